@@ -91,7 +91,12 @@ public struct HelloPolicy: Sendable {
         let timeout = min(self.timeout, longest) + min(gate?.timeout ?? .zero, longest)
         let tokens = SessionTokens(self.sessionToken)
         var all = HandshakeGate(timeout: timeout) { handshake in
-            try await self.sayHello(handshake, tokens, maximumPayloadLength, streams)
+            try await self.sayHello(
+                in: handshake,
+                tokens: tokens,
+                maximumPayloadLength: maximumPayloadLength,
+                streams: streams
+            )
             try await gate?.run(handshake)
         }
         all.admission = HandshakeGate.Admission(
@@ -103,10 +108,10 @@ public struct HelloPolicy: Sendable {
     }
 
     private func sayHello(
-        _ handshake: Handshake,
-        _ tokens: SessionTokens,
-        _ maximumPayloadLength: Int,
-        _ streams: StreamPolicy?
+        in handshake: Handshake,
+        tokens: SessionTokens,
+        maximumPayloadLength: Int,
+        streams: StreamPolicy?
     ) async throws {
         guard self.sessionToken == nil || !handshake.isOfAnotherOrigin else {
             throw HandshakeRefusal(

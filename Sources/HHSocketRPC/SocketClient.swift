@@ -84,12 +84,12 @@ public final class SocketClient: ConnectionControl {
         on callbackQueue: CallbackQueue? = nil,
         completionHandler: consuming @escaping @Sendable (Result<SocketResponse, SocketError>) -> Void
     ) -> SocketTask {
-        self.makeTask(request, .handler(consume completionHandler), callbackQueue)
+        self.makeTask(request, completion: .handler(consume completionHandler), on: callbackQueue)
     }
 
     /// Makes a task for `request`, suspended, without a completion handler.
     public func dataTask(with request: consuming SocketRequest) -> SocketTask {
-        self.makeTask(request, .nobody)
+        self.makeTask(request, completion: .nobody)
     }
 
     /// Makes a call and waits for its answer. Cancelling the Swift task cancels the call.
@@ -172,8 +172,8 @@ public final class SocketClient: ConnectionControl {
 
     private func makeTask(
         _ request: consuming SocketRequest,
-        _ completion: consuming SocketTask.Completion,
-        _ callbackQueue: CallbackQueue? = nil
+        completion: consuming SocketTask.Completion,
+        on callbackQueue: CallbackQueue? = nil
     ) -> SocketTask {
         SocketTask(
             identifier: self.nextIdentifier,

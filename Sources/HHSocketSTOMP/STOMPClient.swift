@@ -90,7 +90,10 @@ public final class STOMPClient: ConnectionControl {
         contentType: String? = nil,
         receipt: Bool = false
     ) async throws(SocketError) {
-        try await self.send(STOMPFrame.sending(body, to: destination, headers, contentType), receipt)
+        try await self.send(
+            STOMPFrame.sending(body, to: destination, headers: headers, contentType: contentType),
+            receipt
+        )
     }
 
     private func send(_ frame: STOMPFrame, _ receipt: Bool) async throws(SocketError) {
@@ -111,7 +114,10 @@ public final class STOMPClient: ConnectionControl {
         contentType: String? = STOMPClient.textType,
         receipt: Bool = false
     ) async throws(SocketError) {
-        try await self.send(self.host.sender.sending(text, to: destination, headers, contentType), receipt)
+        try await self.send(
+            self.host.sender.sending(text, to: destination, headers: headers, contentType: contentType),
+            receipt
+        )
     }
 
     /// Sends a message without waiting.
@@ -132,7 +138,7 @@ public final class STOMPClient: ConnectionControl {
         receipt: Bool = false,
         completion: (@Sendable (Result<Void, SocketError>) -> Void)?
     ) {
-        let frame = STOMPFrame.sending(body, to: destination, headers, contentType)
+        let frame = STOMPFrame.sending(body, to: destination, headers: headers, contentType: contentType)
         let sender = self.host.sender
         do throws(SocketError) {
             try sender.check(frame)
@@ -178,12 +184,12 @@ public final class STOMPClient: ConnectionControl {
     ) throws(SocketError) -> STOMPSubscription {
         if self.delegate != nil {
             let delegation = self.link.session.delegation
-            return try self.subscribe(destination, ack, window, headers, isHeld: true) { _ in
+            return try self.subscribe(to: destination, ack: ack, window: window, headers: headers, isHeld: true) { _ in
                 (.delegate(delegation), nil)
             }
         }
         let subscriptions = self.host.subscriptions
-        return try self.subscribe(destination, ack, window, headers, isHeld: false) { id in
+        return try self.subscribe(to: destination, ack: ack, window: window, headers: headers, isHeld: false) { id in
             let inbox = Inbox<STOMPMessage> { [weak subscriptions] in subscriptions?.fullnessChanged(id) }
             return (.inbox(inbox), inbox)
         }
@@ -209,16 +215,18 @@ public final class STOMPClient: ConnectionControl {
         headers: STOMPHeaders = [:],
         handler: @escaping @Sendable (STOMPMessage) -> Void
     ) throws(SocketError) -> STOMPSubscription {
-        try self.subscribe(destination, ack, window, headers, isHeld: true) { _ in (.handler(handler), nil) }
+        try self.subscribe(to: destination, ack: ack, window: window, headers: headers, isHeld: true) { _ in
+            (.handler(handler), nil)
+        }
     }
 
     private func subscribe(
-        _ destination: String,
-        _ ack: STOMPAckMode,
-        _ window: Int?,
-        _ headers: STOMPHeaders,
+        to destination: String,
+        ack: STOMPAckMode,
+        window: Int?,
+        headers: STOMPHeaders,
         isHeld: Bool,
-        _ makeDelivery: (String) -> (MessageDelivery<STOMPMessage>, Inbox<STOMPMessage>?)
+        makeDelivery: (String) -> (MessageDelivery<STOMPMessage>, Inbox<STOMPMessage>?)
     ) throws(SocketError) -> STOMPSubscription {
         guard window.map({ $0 > 0 }) ?? true else { throw .invalid("the window of a subscription is 1 or more") }
         var headers = headers

@@ -7,8 +7,8 @@ extension STOMPFrame {
     static func sending(
         _ body: ByteBuffer,
         to destination: String,
-        _ headers: STOMPHeaders,
-        _ contentType: String?,
+        headers: STOMPHeaders,
+        contentType: String?,
         omitsContentLength: Bool = false
     ) -> STOMPFrame {
         var all: STOMPHeaders = ["destination": destination]

@@ -9,7 +9,7 @@ public struct STOMPMessage: Sendable {
     let delivery: STOMPDelivery?
     private let settler: STOMPSettler
 
-    init(_ frame: STOMPFrame, _ delivery: STOMPDelivery?, _ settler: STOMPSettler) {
+    init(_ frame: STOMPFrame, delivery: STOMPDelivery?, settler: STOMPSettler) {
         self.frame = frame
         self.delivery = delivery
         self.settler = settler

@@ -33,7 +33,7 @@ public struct STOMPTransaction: Sendable {
         headers: STOMPHeaders = [:],
         contentType: String? = nil
     ) async throws(SocketError) {
-        try await self.send(STOMPFrame.sending(body, to: destination, headers, contentType))
+        try await self.send(STOMPFrame.sending(body, to: destination, headers: headers, contentType: contentType))
     }
 
     private func send(_ frame: STOMPFrame) async throws(SocketError) {
@@ -52,7 +52,7 @@ public struct STOMPTransaction: Sendable {
         headers: STOMPHeaders = [:],
         contentType: String? = STOMPClient.textType
     ) async throws(SocketError) {
-        try await self.send(self.sender.sending(text, to: destination, headers, contentType))
+        try await self.send(self.sender.sending(text, to: destination, headers: headers, contentType: contentType))
     }
 
     /// Acknowledges a message, if the transaction is committed.

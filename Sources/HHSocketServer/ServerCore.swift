@@ -10,8 +10,8 @@ final class ServerCore: Sendable {
     /// - Parameter loopCount: The number of event loops.
     init(
         _ configuration: ServerConfiguration,
-        _ router: Router,
-        _ quota: ConnectionQuota.Limits,
+        router: Router,
+        quota: ConnectionQuota.Limits,
         loopCount: Int
     ) {
         self.services = ServerServices(configuration)

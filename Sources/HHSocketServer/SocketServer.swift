@@ -254,7 +254,7 @@ public final class SocketServer: Service {
         }
         let descriptors = DescriptorLimit.raise(wanted: limits.maximumConnections ?? 0)
         let quota = ConnectionQuota.Limits(limits, descriptors: descriptors, loops: loops.count)
-        let core = ServerCore(self.configuration, self.router, quota, loopCount: loops.count)
+        let core = ServerCore(self.configuration, router: self.router, quota: quota, loopCount: loops.count)
         self.warn(of: quota, descriptors)
         let outage = DescriptorOutage(core.books, DescriptorOutage.Descriptors(limit: descriptors ?? 0)) {
             loops[0].counters.count(.acceptFailures)

@@ -33,7 +33,7 @@ enum Tenant: ServerSessionKey { typealias Value = String }
 private let overloads = Watched(0)
 
 struct Refusals: RefusalObserver {
-    func refused(_ header: RequestHeader, _ status: Status, _ session: ServerSession) {
+    func refused(_ header: RequestHeader, with status: Status, in session: ServerSession) {
         if status == .overloaded { overloads.increment() }
     }
 }
@@ -119,7 +119,7 @@ actor Shop {
         }
 
         let limits = RouteLimits(maximumInFlight: 100, timeout: .seconds(600))
-        router.stream(140, .clientStreaming, limits: limits) { stream, context in
+        router.stream(140, kind: .clientStreaming, limits: limits) { stream, context in
             var count = 0
             for try await item in stream.items {
                 try await store.save(item)

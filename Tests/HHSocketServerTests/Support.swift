@@ -38,7 +38,7 @@ extension Router {
 
     /// Handles streams of this type, whose items it does not take, until they are cancelled.
     mutating func streamUntilCancelled(_ type: UInt32) {
-        self.stream(type, .clientStreaming) { _, _ in
+        self.stream(type, kind: .clientStreaming) { _, _ in
             try await untilCancelledWithoutATrace()
             return ByteBuffer()
         }

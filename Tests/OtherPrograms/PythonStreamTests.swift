@@ -45,18 +45,18 @@ struct PythonStreamTests {
 
     private func withSwiftServer(_ body: (String) async throws -> Void) async throws {
         var router = Router()
-        router.stream(1010, .serverStreaming) { stream, _ in
+        router.stream(1010, kind: .serverStreaming) { stream, _ in
             let words = String(buffer: stream.request.body).split(separator: " ").compactMap { Int($0) }
             guard words.count == 2 else { throw StatusError(.illegalFormat) }
             for _ in 0..<words[0] { try await stream.send(ByteBuffer(repeating: UInt8(ascii: "x"), count: words[1])) }
             return ByteBuffer()
         }
-        router.stream(1011, .clientStreaming) { stream, _ in
+        router.stream(1011, kind: .clientStreaming) { stream, _ in
             var (count, length) = (0, 0)
             for try await item in stream.items { (count, length) = (count + 1, length + item.readableBytes) }
             return ByteBuffer(string: "\(count) \(length)")
         }
-        router.stream(1012, .bidirectional) { stream, _ in
+        router.stream(1012, kind: .bidirectional) { stream, _ in
             for try await item in stream.items { try await stream.send(item) }
             return ByteBuffer()
         }

@@ -164,8 +164,8 @@ struct EchoOptions: ParsableArguments {
         } else {
             try self.checkCalls(body: body, format: format)
         }
-        try self.check(self.connections, "--connections", 1...Self.connectionLimit)
-        try self.check(self.threads, "--threads", 1...(self.connections ?? 1))
+        try self.check(self.connections, for: "--connections", in: 1...Self.connectionLimit)
+        try self.check(self.threads, for: "--threads", in: 1...(self.connections ?? 1))
         if let rate = self.rate, !(rate > 0 && rate <= 1e9) {
             throw ValidationError("--rate is a number of calls per second above 0, 1000000000 at most, not \(rate).")
         }
@@ -212,8 +212,8 @@ struct EchoOptions: ParsableArguments {
         guard (0...BuiltIn.longestItem).contains(body) else {
             throw ValidationError("--body-length is a size from 0 to \(BuiltIn.longestItem), not \(body).")
         }
-        try self.check(self.inFlight, "--in-flight", 1...Self.streamLimit)
-        try self.check(self.window, "--window", Self.leastWindow...Self.largestWindow)
+        try self.check(self.inFlight, for: "--in-flight", in: 1...Self.streamLimit)
+        try self.check(self.window, for: "--window", in: Self.leastWindow...Self.largestWindow)
     }
 
     private func checkMessages(body: Int, format: WireFormat) throws {
@@ -269,7 +269,7 @@ struct EchoOptions: ParsableArguments {
                 """
             )
         }
-        try self.check(self.inFlight, "--in-flight", 1...Self.inFlightLimit)
+        try self.check(self.inFlight, for: "--in-flight", in: 1...Self.inFlightLimit)
         let bodies = (self.inFlight ?? Self.defaultInFlight) * (self.connections ?? 1)
         guard 2 * bodies * body <= Self.memoryLimit else {
             throw ValidationError(
@@ -281,7 +281,7 @@ struct EchoOptions: ParsableArguments {
         }
     }
 
-    private func check(_ number: Int?, _ name: String, _ range: ClosedRange<Int>) throws {
+    private func check(_ number: Int?, for name: String, in range: ClosedRange<Int>) throws {
         if let number, !range.contains(number) {
             throw ValidationError("\(name) is a number from \(range.lowerBound) to \(range.upperBound), not \(number).")
         }

@@ -74,7 +74,7 @@ struct AnswerPrinter {
             line.writeString("\n")
             return try StandardOutput.write(line)
         }
-        var object = self.object(serial: item.serial, self.type, .partial, item.duration, item.server)
+        var object = self.object(serial: item.serial, self.type, .partial, after: item.duration, from: item.server)
         if let message { object.add("message", message) } else { object.addBody(item.body) }
         try StandardOutput.write(object.line)
     }
@@ -122,7 +122,7 @@ struct AnswerPrinter {
         _ outcome: CallOutcome
     ) throws(StandardOutput.Failure) {
         guard self.json else { return try StandardOutput.write(body) }
-        var object = self.object(serial: serial, type, status, outcome.duration, server)
+        var object = self.object(serial: serial, type, status, after: outcome.duration, from: server)
         if self.metrics, let metrics = outcome.metrics { MetricsPrinter.add(metrics, to: &object) }
         if self.metadata {
             let values = outcome.metadata.sorted { $0.key < $1.key }
@@ -137,8 +137,8 @@ struct AnswerPrinter {
         serial: UInt32,
         _ type: UInt32,
         _ status: Status,
-        _ duration: Duration,
-        _ server: Endpoint?
+        after duration: Duration,
+        from server: Endpoint?
     ) -> JSONLine {
         var object = JSONLine()
         object.add("serial", serial)

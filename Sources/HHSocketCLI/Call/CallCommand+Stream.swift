@@ -55,10 +55,10 @@ extension CallCommand {
     func run(
         _ kind: StreamKind,
         _ request: SocketRequest,
-        _ selected: (method: ProtoMethod, codec: PayloadJSON)?,
-        _ client: SocketClient,
-        _ signals: Signals,
-        _ printer: inout AnswerPrinter
+        of selected: (method: ProtoMethod, codec: PayloadJSON)?,
+        with client: SocketClient,
+        until signals: Signals,
+        to printer: inout AnswerPrinter
     ) async throws -> ExitCode {
         var request = request
         request.timeout = self.timeout

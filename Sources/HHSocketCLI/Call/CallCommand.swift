@@ -158,13 +158,12 @@ struct CallCommand: AsyncParsableCommand {
             metadata: self.connection.verbose
         )
         if let (method, codec) = selected { printer.message = { try codec.json($0, message: method.response) } }
+        let request = self.request(type, stream?.clientStreams == true ? ByteBuffer() : try self.payload(selected))
         var exitCode: ExitCode
         if let stream {
-            let payload = stream.clientStreams ? ByteBuffer() : try self.payload(selected)
-            exitCode = try await self.run(stream, self.request(type, payload), selected, client, signals, &printer)
+            exitCode = try await self.run(stream, request, of: selected, with: client, until: signals, to: &printer)
         } else {
-            let request = self.request(type, try self.payload(selected))
-            exitCode = try await self.run(request, client, signals, &printer)
+            exitCode = try await self.run(request, with: client, until: signals, to: &printer)
         }
         self.connection.report(client.history)
         var dropped = DroppedFrames()
@@ -201,9 +200,9 @@ struct CallCommand: AsyncParsableCommand {
     /// Makes calls without streams.
     private func run(
         _ request: SocketRequest,
-        _ client: SocketClient,
-        _ signals: Signals,
-        _ printer: inout AnswerPrinter
+        with client: SocketClient,
+        until signals: Signals,
+        to printer: inout AnswerPrinter
     ) async throws(StandardOutput.Failure) -> ExitCode {
         let calls = CallSequence(
             client: client,

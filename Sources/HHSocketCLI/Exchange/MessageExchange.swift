@@ -270,14 +270,14 @@ final class MessageExchange<Link: ExchangedLink>: Sendable {
                 line.writeString("\n")
                 return line
             }
-            return self.json("text", "text", String(buffer: text))
+            return self.json("text", name: "text", value: String(buffer: text))
         case .binary(let bytes):
             return self.options.printsJSON
-                ? self.json("binary", "base64", bytes.base64) : ByteBuffer(string: bytes.base64 + "\n")
+                ? self.json("binary", name: "base64", value: bytes.base64) : ByteBuffer(string: bytes.base64 + "\n")
         }
     }
 
-    private func json(_ kind: String, _ name: String, _ value: String) -> ByteBuffer {
+    private func json(_ kind: String, name: String, value: String) -> ByteBuffer {
         var line = JSONLine()
         line.add("kind", kind)
         line.add(name, value)

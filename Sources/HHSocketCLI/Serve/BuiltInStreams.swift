@@ -21,14 +21,14 @@ extension BuiltIn {
     static func addStream(_ type: UInt32, to router: inout Router) {
         switch type {
         case self.streamOfItems:
-            router.stream(type, .serverStreaming) { stream, _ in
+            router.stream(type, kind: .serverStreaming) { stream, _ in
                 guard let (count, size) = Self.items(in: stream.request.body) else { throw StatusError(.illegalFormat) }
                 let item = ByteBuffer(repeating: UInt8(ascii: "x"), count: size)
                 for _ in 0..<count { try await stream.send(item) }
                 return ByteBuffer()
             }
         case self.digest:
-            router.stream(type, .clientStreaming) { stream, _ in
+            router.stream(type, kind: .clientStreaming) { stream, _ in
                 var (count, length, hash) = (0, 0, SHA256())
                 for try await item in stream.items {
                     count += 1
@@ -38,7 +38,7 @@ extension BuiltIn {
                 return ByteBuffer(string: "\(count) \(length) \(hash.finalize().hexadecimal)")
             }
         case self.countOfItems:
-            router.stream(type, .clientStreaming) { stream, _ in
+            router.stream(type, kind: .clientStreaming) { stream, _ in
                 var (count, length) = (0, 0)
                 for try await item in stream.items {
                     count += 1
@@ -47,7 +47,7 @@ extension BuiltIn {
                 return ByteBuffer(string: "\(count) \(length)")
             }
         default:
-            router.stream(type, .bidirectional) { stream, _ in
+            router.stream(type, kind: .bidirectional) { stream, _ in
                 for try await item in stream.items { try await stream.send(item) }
                 return ByteBuffer()
             }

@@ -321,7 +321,7 @@ final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable 
         guard let answered = self.hot.table.takeAnswered(serial: header.serial, on: connection.id) else {
             return connection.receivedApplication(ArrivedFrame(header, payload), in: &turn)
         }
-        let response = SocketResponse(header, payload.lend(), connection.origin)
+        let response = SocketResponse(header, body: payload.lend(), origin: connection.origin)
         self.complete(answered, by: response, observed: type, on: connection, in: &turn)
     }
 

@@ -77,18 +77,18 @@ final class PushCenter: @unchecked Sendable {
 
     /// Counts and logs an error that a handler of pushes threw.
     func handlerFailed(_ type: UInt32, _ error: any Error) {
-        self.failed("a handler of pushes failed", type, error, counting: \.failedPushHandlers)
+        self.failed("a handler of pushes failed", type: type, because: error, counting: \.failedPushHandlers)
     }
 
     /// Counts and logs a push that is no message of its type.
     func isMalformed(_ type: UInt32, _ error: any Error) {
-        self.failed("a push is not a message of its type", type, error, counting: \.malformedPushes)
+        self.failed("a push is not a message of its type", type: type, because: error, counting: \.malformedPushes)
     }
 
     private func failed(
         _ complaint: Logger.Message,
-        _ type: UInt32,
-        _ error: any Error,
+        type: UInt32,
+        because error: any Error,
         counting counter: any WritableKeyPath<ClientStatistics, Int> & Sendable
     ) {
         self.loop.submit { _ in
@@ -160,18 +160,18 @@ final class PushCenter: @unchecked Sendable {
 
     /// Counts and logs a push whose envelope cannot be opened.
     func receivedUnreadable(_ type: UInt32, _ reason: EnvelopeError, from endpoint: Endpoint) {
-        self.countMalformed(type, "a push cannot be read", "\(reason)", from: endpoint)
+        self.countMalformed(type, complaint: "a push cannot be read", because: "\(reason)", from: endpoint)
     }
 
     /// Counts and logs a push whose pieces cannot be joined.
     func receivedBroken(_ type: UInt32, _ reason: String, from endpoint: Endpoint) {
-        self.countMalformed(type, "the pieces of a push cannot be joined", reason, from: endpoint)
+        self.countMalformed(type, complaint: "the pieces of a push cannot be joined", because: reason, from: endpoint)
     }
 
     private func countMalformed(
         _ type: UInt32,
-        _ complaint: Logger.Message,
-        _ reason: String,
+        complaint: Logger.Message,
+        because reason: String,
         from endpoint: Endpoint
     ) {
         self.reporter.count(\.pushes)

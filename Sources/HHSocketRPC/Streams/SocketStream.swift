@@ -148,7 +148,12 @@ extension SocketStream {
     public var items: Items { Items(stream: self) }
 
     /// Cancels the stream because of an item that cannot be decoded.
-    func cancelled(byItemOf method: String, _ message: String, _ item: ByteBuffer, _ error: any Error) -> SocketError {
+    func cancelled(
+        byItemOf method: String,
+        message: String,
+        item: ByteBuffer,
+        because error: any Error
+    ) -> SocketError {
         let error = SocketError(
             .protobufFailed,
             message: """

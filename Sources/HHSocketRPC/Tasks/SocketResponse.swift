@@ -75,7 +75,7 @@ public struct SocketResponse: Sendable, Hashable {
         self.origin = origin
     }
 
-    init(_ header: FrameHeader, _ body: consuming ByteBuffer, _ origin: Origin) {
+    init(_ header: FrameHeader, body: consuming ByteBuffer, origin: Origin) {
         self.type = header.type
         self.serial = header.serial
         self.status = header.status

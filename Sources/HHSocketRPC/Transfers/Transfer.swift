@@ -10,7 +10,7 @@ public final class Transfer: Sendable {
     private let state: TransferState
     private let run: any TransferControl
 
-    init(_ run: any TransferControl, _ state: TransferState, _ client: SocketClient) {
+    init(_ run: any TransferControl, state: TransferState, client: SocketClient) {
         self.run = run
         self.state = state
         self.client = client

@@ -122,7 +122,7 @@ public struct TransferClient: Sendable {
         completionHandler: (@Sendable (Result<TransferResult, TransferError>) -> Void)? = nil
     ) -> Transfer {
         let sink = FileSink(path, what: "get of \(id)", pieceLength: self.options.pieceLength, files: self.files)
-        return self.begin(completionHandler) { GetRun(id, sink, $0) }
+        return self.begin(completionHandler) { GetRun(id, to: sink, $0) }
     }
 
     /// Fetches a file into memory. Cancelling the Swift task cancels the transfer.
@@ -133,7 +133,7 @@ public struct TransferClient: Sendable {
     /// - Throws: ``/HHSocket/TransferError``.
     public func data(_ id: TransferID, maximumSize: Int = 16 << 20) async throws(TransferError) -> ByteBuffer {
         let sink = MemorySink()
-        let transfer = self.begin(nil) { GetRun(id, sink, maximumSize: UInt64(max(0, maximumSize)), $0) }
+        let transfer = self.begin(nil) { GetRun(id, to: sink, maximumSize: UInt64(max(0, maximumSize)), $0) }
         _ = try await transfer.value
         return sink.content
     }
@@ -157,7 +157,7 @@ public struct TransferClient: Sendable {
         )
         self.connect()
         run.start()
-        return Transfer(run, state, client)
+        return Transfer(run, state: state, client: client)
     }
 
     /// Connects, unless that was requested before.

@@ -144,7 +144,12 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
                 do {
                     return try item.message(limits: limits)
                 } catch {
-                    throw iterator.stream.cancelled(byItemOf: method, Response.protoMessageName, item, error)
+                    throw iterator.stream.cancelled(
+                        byItemOf: method,
+                        message: Response.protoMessageName,
+                        item: item,
+                        because: error
+                    )
                 }
             case .mock(var iterator, let near):
                 let message = await iterator.next(isolation: actor)

@@ -115,7 +115,7 @@ package struct STOMPDecoder: Sendable {
         guard self.input.readableBytes > 0, self.reader.hasBegun || !self.mayBeEndOfLine else { return nil }
         let input = self.input
         let isComplete = try input.withUnsafeReadableBytes { bytes throws(STOMPViolation) in
-            try self.reader.read(bytes, self.version, self.limits)
+            try self.reader.read(bytes, version: self.version, limits: self.limits)
         }
         guard isComplete, let command = self.reader.command else { return nil }
         let headers = STOMPHeaders(bytes: self.input, fields: self.reader.fields)
@@ -126,7 +126,7 @@ package struct STOMPDecoder: Sendable {
             fields: self.reader.fields,
             length: self.reader.length,
             escapes: self.reader.hasEscapes ? STOMPEscapes(self.version, of: command) : nil,
-            contentLength: try self.contentLength(command, headers, version),
+            contentLength: try self.contentLength(of: command, headers: headers, version: version),
             mayHaveBody: command.mayHaveBody(in: version),
             version: announced
         )
@@ -170,9 +170,9 @@ package struct STOMPDecoder: Sendable {
     }
 
     private func contentLength(
-        _ command: STOMPCommand,
-        _ headers: STOMPHeaders,
-        _ version: STOMPVersion?
+        of command: STOMPCommand,
+        headers: STOMPHeaders,
+        version: STOMPVersion?
     ) throws(STOMPViolation) -> Int? {
         guard let value = headers.bytes(of: "content-length") else { return nil }
         guard let length = STOMPNumber.read(value) else { throw .contentLength(value) }

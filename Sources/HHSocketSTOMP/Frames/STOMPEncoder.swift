@@ -21,7 +21,7 @@ package enum STOMPEncoder {
         limits: STOMPLimits = STOMPLimits()
     ) -> STOMPRefusal? {
         do throws(STOMPRefusal) {
-            _ = try self.check(frame, version, limits.bounded)
+            _ = try self.check(frame, version: version, limits: limits.bounded)
             return nil
         } catch {
             return error
@@ -37,7 +37,7 @@ package enum STOMPEncoder {
         limits: STOMPLimits = STOMPLimits(),
         into bytes: inout ByteBuffer
     ) throws(STOMPRefusal) {
-        let length = try self.check(frame, version, limits.bounded)
+        let length = try self.check(frame, version: version, limits: limits.bounded)
         bytes.reserveCapacity(minimumWritableBytes: length + frame.body.readableBytes + 1)
         self.writeHead(frame, version, into: &bytes)
         bytes.writeImmutableBuffer(frame.body)
@@ -53,7 +53,7 @@ package enum STOMPEncoder {
         limits: STOMPLimits = STOMPLimits(),
         into bytes: inout ByteBuffer
     ) throws(STOMPRefusal) {
-        bytes.reserveCapacity(minimumWritableBytes: try self.check(frame, version, limits.bounded))
+        bytes.reserveCapacity(minimumWritableBytes: try self.check(frame, version: version, limits: limits.bounded))
         self.writeHead(frame, version, into: &bytes)
     }
 
@@ -74,21 +74,21 @@ package enum STOMPEncoder {
     /// - Returns: The length of all before the body.
     private static func check(
         _ frame: STOMPFrame,
-        _ version: STOMPVersion?,
-        _ limits: STOMPLimits
+        version: STOMPVersion?,
+        limits: STOMPLimits
     ) throws(STOMPRefusal) -> Int {
         guard frame.command.isValid else { throw .command(frame.command) }
-        try self.checkBody(frame, version, limits)
+        try self.checkBody(of: frame, version: version, limits: limits)
         let escapes = STOMPEscapes(version, of: frame.command)
         var length = frame.command.rawValue.utf8.count + 2
         let refusal = frame.headers.first { name, value -> STOMPRefusal? in
             guard !name.isEmpty else { return .noName }
             length += name.count + value.count + 2
-            if let byte = Self.unescapable(name, isName: true, escapes, &length) {
-                return .header(name, byte, isInName: true, frame.command, escapes)
+            if let byte = Self.unescapable(in: name, isName: true, escapes: escapes, length: &length) {
+                return .header(name, byte: byte, isInName: true, command: frame.command, escapes: escapes)
             }
-            if let byte = Self.unescapable(value, isName: false, escapes, &length) {
-                return .header(name, byte, isInName: false, frame.command, escapes)
+            if let byte = Self.unescapable(in: value, isName: false, escapes: escapes, length: &length) {
+                return .header(name, byte: byte, isInName: false, command: frame.command, escapes: escapes)
             }
             return nil
         }
@@ -104,9 +104,9 @@ package enum STOMPEncoder {
     }
 
     private static func checkBody(
-        _ frame: STOMPFrame,
-        _ version: STOMPVersion?,
-        _ limits: STOMPLimits
+        of frame: STOMPFrame,
+        version: STOMPVersion?,
+        limits: STOMPLimits
     ) throws(STOMPRefusal) {
         let length = frame.body.readableBytes
         guard length <= limits.maximumBodyLength else { throw .bodyTooLong(length, limits) }
@@ -125,10 +125,10 @@ package enum STOMPEncoder {
     ///
     /// - Parameter length: Increased by the number of escapes.
     private static func unescapable(
-        _ text: Slice<UnsafeRawBufferPointer>,
+        in text: Slice<UnsafeRawBufferPointer>,
         isName: Bool,
-        _ escapes: STOMPEscapes?,
-        _ length: inout Int
+        escapes: STOMPEscapes?,
+        length: inout Int
     ) -> UInt8? {
         for byte in text {
             switch byte {

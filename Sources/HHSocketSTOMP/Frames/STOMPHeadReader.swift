@@ -25,8 +25,8 @@ struct STOMPHeadReader: Sendable {
     /// - Returns: Whether the blank line has arrived.
     mutating func read(
         _ bytes: UnsafeRawBufferPointer,
-        _ version: STOMPVersion?,
-        _ limits: STOMPLimits
+        version: STOMPVersion?,
+        limits: STOMPLimits
     ) throws(STOMPViolation) -> Bool {
         let limit = limits.maximumHeaderLength
         // No byte beyond the limit is examined, so that the first error does not depend on how the bytes are split.
@@ -37,12 +37,14 @@ struct STOMPHeadReader: Sendable {
         while let end = bytes.firstIndex(of: UInt8(ascii: "\n"), from: self.searched) {
             try self.requireNoNUL(in: bytes, upTo: end)
             self.searched = end + 1
-            let line = UnsafeRawBufferPointer(rebasing: bytes[self.lineStart..<self.lineEnd(bytes, end, version)])
+            let line = UnsafeRawBufferPointer(
+                rebasing: bytes[self.lineStart..<self.lineEnd(in: bytes, at: end, version: version)]
+            )
             if line.isEmpty {
                 self.length = end + 1
                 return true
             }
-            try self.read(line: line, version, limits)
+            try self.read(line: line, version: version, limits: limits)
             self.lineStart = end + 1
         }
         try self.requireNoNUL(in: bytes, upTo: bytes.count)
@@ -58,15 +60,15 @@ struct STOMPHeadReader: Sendable {
     }
 
     /// The end of a line without its CR, where that belongs to the line's end.
-    private func lineEnd(_ bytes: UnsafeRawBufferPointer, _ end: Int, _ version: STOMPVersion?) -> Int {
+    private func lineEnd(in bytes: UnsafeRawBufferPointer, at end: Int, version: STOMPVersion?) -> Int {
         let dropsCR = version == nil || version == .v1_2
         return dropsCR && end > self.lineStart && bytes[end - 1] == UInt8(ascii: "\r") ? end - 1 : end
     }
 
     private mutating func read(
         line: UnsafeRawBufferPointer,
-        _ version: STOMPVersion?,
-        _ limits: STOMPLimits
+        version: STOMPVersion?,
+        limits: STOMPLimits
     ) throws(STOMPViolation) {
         guard let command = self.command else {
             guard let command = STOMPCommand(line: line) else { throw .command(line) }

@@ -69,10 +69,10 @@ extension STOMPRefusal {
     ///   - escapes: The escapes of the version; nil if it has none.
     static func header(
         _ name: some Collection<UInt8>,
-        _ byte: UInt8,
+        byte: UInt8,
         isInName: Bool,
-        _ command: STOMPCommand,
-        _ escapes: STOMPEscapes?
+        command: STOMPCommand,
+        escapes: STOMPEscapes?
     ) -> STOMPRefusal {
         let what =
             switch byte {

@@ -68,9 +68,9 @@ final class STOMPHost: STOMPPeerHost, @unchecked Sendable {
         case .message(let delivery):
             // The broker takes back messages that are not acknowledged before DISCONNECT.
             guard delivery.ackMode == .auto || peer.link.phase == .open else { return }
-            self.subscriptions.deliver(STOMPMessage(frame, delivery, self.settler), in: &turn)
+            self.subscriptions.deliver(STOMPMessage(frame, delivery: delivery, settler: self.settler), in: &turn)
         case .unclaimed:
-            self.session?.report(.unclaimed(STOMPMessage(frame, nil, self.settler)))
+            self.session?.report(.unclaimed(STOMPMessage(frame, delivery: nil, settler: self.settler)))
         case .receipt(let receipt):
             self.confirm(receipt, peer, in: &turn)
         case nil:

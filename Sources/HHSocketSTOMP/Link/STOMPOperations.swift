@@ -141,11 +141,11 @@ final class STOMPOperations: @unchecked Sendable {
 
     /// The user waits no longer.
     private func cancel(_ operation: STOMPOperation) {
-        self.abandon(operation, .cancelled, "\(operation.name) was cancelled")
+        self.abandon(operation, code: .cancelled, message: "\(operation.name) was cancelled")
     }
 
     /// Ends an operation early. A frame that has not begun to leave is not sent.
-    private func abandon(_ operation: STOMPOperation, _ code: SocketError.Code, _ message: String) {
+    private func abandon(_ operation: STOMPOperation, code: SocketError.Code, message: String) {
         let hasBegun = operation.outcome?.hasBegun ?? false
         let error = SocketError(
             code,
@@ -181,7 +181,11 @@ final class STOMPOperations: @unchecked Sendable {
             : hasPeer ? "earlier frames were not sent" : "there was no connection on which to send it"
         let last = hasPeer ? nil : self.port.lastError.map { "; the last failure: \($0.message)" }
         let limit = "\(self.timeout) (STOMPClient.Configuration.timeout)"
-        self.abandon(operation, .timeout, "\(operation.name) failed: \(why) within \(limit)\(last ?? "")")
+        self.abandon(
+            operation,
+            code: .timeout,
+            message: "\(operation.name) failed: \(why) within \(limit)\(last ?? "")"
+        )
     }
 
     // MARK: Waiting
@@ -242,7 +246,9 @@ final class STOMPOperations: @unchecked Sendable {
         self.hasEnded = true
         self.notifyIdle(in: &turn)
         let (code, message) = (STOMPErrors.released.code, STOMPErrors.released.message)
-        for operation in self.deadlines.map(\.operation).filter(\.isOpen) { self.abandon(operation, code, message) }
+        for operation in self.deadlines.map(\.operation).filter(\.isOpen) {
+            self.abandon(operation, code: code, message: message)
+        }
         if let timer = self.timer.take() { self.port.loop?.removeTimer(timer) }
     }
 }

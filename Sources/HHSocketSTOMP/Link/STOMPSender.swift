@@ -30,14 +30,14 @@ final class STOMPSender: @unchecked Sendable {
     func sending(
         _ text: String,
         to destination: String,
-        _ headers: STOMPHeaders,
-        _ contentType: String?
+        headers: STOMPHeaders,
+        contentType: String?
     ) -> STOMPFrame {
         .sending(
             ByteBuffer(string: text),
             to: destination,
-            headers,
-            contentType,
+            headers: headers,
+            contentType: contentType,
             omitsContentLength: self.omitsContentLengthOfText
         )
     }

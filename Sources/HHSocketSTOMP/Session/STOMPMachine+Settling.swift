@@ -64,7 +64,15 @@ extension STOMPMachine {
             transaction: transaction
         )
         return (
-            self.settling(delivery, identifier, agreement.version, isAcknowledged, transaction, headers), settlement
+            self.settling(
+                delivery,
+                identifier: identifier,
+                version: agreement.version,
+                isAcknowledged: isAcknowledged,
+                transaction: transaction,
+                headers: headers
+            ),
+            settlement
         )
     }
 
@@ -91,11 +99,11 @@ extension STOMPMachine {
 
     private func settling(
         _ delivery: STOMPDelivery,
-        _ identifier: String,
-        _ version: STOMPVersion,
-        _ isAcknowledged: Bool,
-        _ transaction: String?,
-        _ others: STOMPHeaders
+        identifier: String,
+        version: STOMPVersion,
+        isAcknowledged: Bool,
+        transaction: String?,
+        headers others: STOMPHeaders
     ) -> STOMPFrame {
         var headers = STOMPHeaders()
         headers.add(name: version == .v1_2 ? "id" : "message-id", value: identifier)

@@ -45,7 +45,7 @@ final class Authentications: Sendable {
         let (ticket, displaced): (AuthenticationLine.Ticket?, Waiting?) = self.state.withLockedValue { state in
             switch state.line.arrive(from: origin) {
             case .runs(let ticket):
-                self.start(ticket, body, &state)
+                self.start(ticket, body: body, state: &state)
                 return (ticket, nil)
             case .waits(let ticket, let displaced):
                 state.waiting[ticket] = Waiting(body: body, refused: refused)
@@ -61,8 +61,8 @@ final class Authentications: Sendable {
     /// Inside the lock: a task that has ended at once finds itself in the table.
     private func start(
         _ ticket: AuthenticationLine.Ticket,
-        _ body: @escaping @Sendable () async -> Void,
-        _ state: inout State
+        body: @escaping @Sendable () async -> Void,
+        state: inout State
     ) {
         state.running[ticket] = Task {
             await body()
@@ -76,7 +76,7 @@ final class Authentications: Sendable {
             guard let next = state.line.returned(), let waiting = state.waiting.removeValue(forKey: next) else {
                 return
             }
-            self.start(next, waiting.body, &state)
+            self.start(next, body: waiting.body, state: &state)
         }
     }
 

@@ -77,7 +77,7 @@ final class ClientGreeting {
                     core.books.peerLog.write(
                         .error,
                         "a client cannot be authenticated",
-                        ["error": "\(error)"],
+                        metadata: ["error": "\(error)"],
                         by: session.logger
                     )
                 }

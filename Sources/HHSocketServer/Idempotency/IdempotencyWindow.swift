@@ -47,9 +47,9 @@ struct IdempotencyWindow<Waiter> {
     ///   - waiter: The waiter, stored if the request must wait.
     mutating func begin(
         _ key: IdempotencyKey,
-        _ request: RequestFingerprint,
+        request: RequestFingerprint,
         number: UInt64,
-        _ waiter: Waiter,
+        waiter: Waiter,
         now: NIODeadline
     ) -> Beginning {
         guard let index = self.entries.index(forKey: key) else {

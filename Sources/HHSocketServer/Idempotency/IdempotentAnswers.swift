@@ -86,17 +86,17 @@ final class IdempotentAnswers: Sendable {
     ///   - run: Runs the handler, if this is the first request.
     ///   - isKept: Whether an answer is kept for repeats.
     func answer(
-        _ key: IdempotencyKey,
-        _ request: RequestFingerprint,
+        for key: IdempotencyKey,
+        request: RequestFingerprint,
         of owner: IdempotencyOwner,
-        _ run: () async -> KeptAnswer,
+        run: () async -> KeptAnswer,
         isKept: (KeptAnswer) -> Bool
     ) async -> Outcome {
         while true {
             switch await self.turn(key, request) {
             case .run:
                 let answer = await run()
-                return self.finish(key, owner, answer, isKept: isKept(answer), now: self.time.now())
+                return self.finish(key, of: owner, with: answer, isKept: isKept(answer), now: self.time.now())
             case .over(let answer?):
                 return Outcome(answer: answer, source: .repeat)
             case .over(nil) where Task.isCancelled:
@@ -132,8 +132,8 @@ final class IdempotentAnswers: Sendable {
 
     private func finish(
         _ key: IdempotencyKey,
-        _ owner: IdempotencyOwner,
-        _ answer: KeptAnswer,
+        of owner: IdempotencyOwner,
+        with answer: KeptAnswer,
         isKept: Bool,
         now: NIODeadline
     ) -> Outcome {
@@ -189,7 +189,7 @@ final class IdempotentAnswers: Sendable {
         let answer = await withTaskCancellationHandler {
             await withCheckedContinuation { (waiter: Waiter) in
                 let answer: KeptAnswer?? = window.withLockedValue { window in
-                    switch window.begin(key, request, number: number, waiter, now: self.time.now()) {
+                    switch window.begin(key, request: request, number: number, waiter: waiter, now: self.time.now()) {
                     case .run:
                         instead.withLockedValue { $0 = .run }
                         return .some(nil)

@@ -61,17 +61,18 @@ struct Acceptor: Sendable {
             through: proxies,
             opensWebSockets: self.webSocket != nil
         ) { address in
-            try self.refusal(of: channel, loop, place, ClientAddress(address))
+            try self.refusal(of: channel, on: loop, for: place, address: ClientAddress(address))
         }
         let operations = channel.pipeline.syncOperations
         guard arrival.expectsHeader else {
             try arrival.identify()
-            _ = try self.secure(on: operations, .last, connection, arrival)
+            _ = try self.secure(on: operations, at: .last, peer: connection, arrival: arrival)
             return
         }
         let acceptance = ProxyAcceptance(connection) { header, context, handler in
             try arrival.identify(by: header)
-            return try self.secure(on: context.pipeline.syncOperations, .after(handler), connection, arrival)
+            let operations = context.pipeline.syncOperations
+            return try self.secure(on: operations, at: .after(handler), peer: connection, arrival: arrival)
         }
         try operations.addHandler(acceptance)
     }
@@ -93,19 +94,19 @@ struct Acceptor: Sendable {
     /// Adds TLS, if configured, when it is its turn, and then the next stage.
     private func secure(
         on operations: ChannelPipeline.SynchronousOperations,
-        _ position: ChannelPipeline.SynchronousOperations.Position,
-        _ peer: ServerPeer,
-        _ arrival: Arrival
+        at position: ChannelPipeline.SynchronousOperations.Position,
+        peer: ServerPeer,
+        arrival: Arrival
     ) throws -> ServerPeer.Begin? {
         guard let timeout = self.tls.withLockedValue({ $0?.handshakeTimeout }) else {
-            return try self.install(on: operations, position, peer, arrival)
+            return try self.install(on: operations, at: position, peer: peer, arrival: arrival)
         }
         let wait = HandshakeWait(
             peer,
             arrival.address,
             timeout: timeout,
             log: { self.logFailure($0, of: arrival) },
-            begin: { try self.secure($0, .after($1), peer, arrival, number: $2) }
+            begin: { try self.secure(on: $0, at: .after($1), peer: peer, arrival: arrival, number: $2) }
         )
         try operations.addHandler(wait, position: position)
         return nil
@@ -116,7 +117,7 @@ struct Acceptor: Sendable {
         self.core.books.peerLog.write(
             .debug,
             "a TLS handshake has failed",
-            [
+            metadata: [
                 "remote": "\(arrival.address.map { "\($0)" } ?? "unknown")",
                 "listener": "\(self.settings.endpoint)",
                 "reason": .string(reason),
@@ -127,10 +128,10 @@ struct Acceptor: Sendable {
 
     /// Adds TLS, whose handshake may begin.
     private func secure(
-        _ operations: ChannelPipeline.SynchronousOperations,
-        _ position: ChannelPipeline.SynchronousOperations.Position,
-        _ peer: ServerPeer,
-        _ arrival: Arrival,
+        on operations: ChannelPipeline.SynchronousOperations,
+        at position: ChannelPipeline.SynchronousOperations.Position,
+        peer: ServerPeer,
+        arrival: Arrival,
         number: UInt64
     ) throws {
         guard let tls = self.tls.withLockedValue({ $0 }) else { throw ChannelError.operationUnsupported }
@@ -141,7 +142,7 @@ struct Acceptor: Sendable {
             address: arrival.address,
             log: { self.logFailure($0, of: arrival) }
         ) { context, handler in
-            try self.install(on: context.pipeline.syncOperations, .after(handler), peer, arrival)
+            try self.install(on: context.pipeline.syncOperations, at: .after(handler), peer: peer, arrival: arrival)
         }
         try operations.addHandlers(handlers, position: position)
     }
@@ -149,15 +150,15 @@ struct Acceptor: Sendable {
     /// Adds the stage after TCP, or after TLS if configured.
     private func install(
         on operations: ChannelPipeline.SynchronousOperations,
-        _ position: ChannelPipeline.SynchronousOperations.Position,
-        _ peer: ServerPeer,
-        _ arrival: Arrival
+        at position: ChannelPipeline.SynchronousOperations.Position,
+        peer: ServerPeer,
+        arrival: Arrival
     ) throws -> ServerPeer.Begin? {
         guard let webSocket = self.webSocket else {
             try peer.add(FrameSession(peer, arrival).link, to: operations, position: position)
             return { peer.begin(in: &$0) }
         }
-        let acceptance = WebSocketAcceptance(webSocket, peer, arrival)
+        let acceptance = WebSocketAcceptance(webSocket, peer: peer, arrival: arrival)
         try operations.addHandler(acceptance, position: position)
         // As long as the client's address is unknown, the link does not exist.
         guard webSocket.sharesPort, arrival.isAdmitted else { return nil }
@@ -168,9 +169,9 @@ struct Acceptor: Sendable {
     /// - Throws: An error if too many clients are being refused already; this one is then closed at once.
     private func refusal(
         of channel: any Channel,
-        _ loop: ServerLoop,
-        _ place: ConnectionPlace,
-        _ address: ClientAddress?
+        on loop: ServerLoop,
+        for place: ConnectionPlace,
+        address: ClientAddress?
     ) throws -> GoAway? {
         let reason: String
         switch place.admit(address, now: self.core.books.time.now(), makingRoom: self.shortage.makeRoom) {

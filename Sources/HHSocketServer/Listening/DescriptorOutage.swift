@@ -106,7 +106,7 @@ final class DescriptorOutage: Sendable {
         self.books.peerLog.announce(
             .error,
             "a connection cannot be accepted",
-            [
+            metadata: [
                 "error": "\(error)",
                 "advice": """
                 raise the limit of open files (ulimit -n, LimitNOFILE=), or lower ServerLimits.maximumConnections
@@ -134,7 +134,7 @@ final class DescriptorOutage: Sendable {
             return state.isAnnounced
         }
         if isAnnounced {
-            self.books.peerLog.announce(.notice, "connections are accepted again", [:], by: self.books.logger)
+            self.books.peerLog.announce(.notice, "connections are accepted again", metadata: [:], by: self.books.logger)
         }
         return !self.isUnderWay
     }

@@ -37,7 +37,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     private var context: ChannelHandlerContext?
     private var authentication: Authentication?
 
-    init(_ settings: OpeningSettings, _ peer: ServerPeer, _ arrival: Arrival) {
+    init(_ settings: OpeningSettings, peer: ServerPeer, arrival: Arrival) {
         self.settings = settings
         self.hold = Hold(.memory(0), of: peer.account)
         self.peer = peer
@@ -137,7 +137,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
             self.core.books.peerLog.write(
                 .warning,
                 "an X-Forwarded-For field is malformed",
-                ["remote": "\(proxy.map { "\($0)" } ?? "unknown")", "value": "\(malformed)"],
+                metadata: ["remote": "\(proxy.map { "\($0)" } ?? "unknown")", "value": "\(malformed)"],
                 by: self.core.books.logger
             )
             return true
@@ -168,7 +168,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         else { return self.reject(.path, context) }
         let decision = route.rules.decide(head)
         guard case .upgrade = decision, let authenticate = route.authenticate, self.mayBeServed(by: route) else {
-            return self.carryOut(decision, route, head, context)
+            return self.carryOut(decision, route: route, head: head, context: context)
         }
         self.state = .authenticating
         self.setReading(false, context)
@@ -180,7 +180,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
             var rules = rules
             rules.permission = { _ in permission }
             let decision = rules.decide(head)
-            eventLoop.execute { bound.value.wasAuthenticated(decision, route, head) }
+            eventLoop.execute { bound.value.wasAuthenticated(decision, route: route, head: head) }
         } refused: {
             eventLoop.execute { bound.value.refuseAuthentication(route, head) }
         }
@@ -198,27 +198,27 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         guard self.state == .authenticating else { return }
         self.loop.counters.count(.authenticationsRefused)
         let rejection = Self.busy("Authentication is not available.", retryAfter: .random(in: 1...5))
-        self.wasAuthenticated(.reject(rejection), route, head)
+        self.wasAuthenticated(.reject(rejection), route: route, head: head)
     }
 
-    private func wasAuthenticated(_ decision: OpeningDecision, _ route: OpeningRoute, _ head: OpeningRequestHead) {
+    private func wasAuthenticated(_ decision: OpeningDecision, route: OpeningRoute, head: OpeningRequestHead) {
         guard self.state == .authenticating, let context = self.context else { return }
         // First: a link that receives the bytes which came early may suspend reading.
         self.setReading(true, context)
-        self.carryOut(decision, route, head, context)
+        self.carryOut(decision, route: route, head: head, context: context)
     }
 
     private func carryOut(
         _ decision: OpeningDecision,
-        _ route: OpeningRoute,
-        _ head: OpeningRequestHead,
-        _ context: ChannelHandlerContext
+        route: OpeningRoute,
+        head: OpeningRequestHead,
+        context: ChannelHandlerContext
     ) {
         do {
             switch decision {
             case .upgrade(let agreement, let response):
                 guard let messages = route.messages else {
-                    return try self.carryFrames(agreement.deflate, route.compression, response, context)
+                    return try self.carryFrames(agreement.deflate, route.compression, after: response, context: context)
                 }
                 guard self.mayBeServed(by: route) else {
                     return self.reject(Self.busy("The server takes no more connections.", retryAfter: 5), context)
@@ -228,7 +228,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
                 if case .refuse(let notice) = decision {
                     return self.reject(.application(status: 403, headers: HTTPFields([]), text: notice.reason), context)
                 }
-                try self.carry(messages, agreement, head, response, decision, context)
+                try self.carry(messages, agreement, head: head, after: response, decision: decision, context: context)
             case .reject(let rejection):
                 self.reject(rejection, context)
             }
@@ -255,8 +255,8 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     private func carryFrames(
         _ deflate: DeflateAgreement?,
         _ compression: WebSocketCompression?,
-        _ response: ByteBuffer,
-        _ context: ChannelHandlerContext
+        after response: ByteBuffer,
+        context: ChannelHandlerContext
     ) throws {
         self.open(response, context)
         let operations = context.pipeline.syncOperations
@@ -285,10 +285,10 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     private func carry(
         _ route: WebSocketRoute,
         _ agreement: OpeningAgreement,
-        _ head: OpeningRequestHead,
-        _ response: ByteBuffer,
-        _ decision: ServerPeer.Decision,
-        _ context: ChannelHandlerContext
+        head: OpeningRequestHead,
+        after response: ByteBuffer,
+        decision: ServerPeer.Decision,
+        context: ChannelHandlerContext
     ) throws {
         self.open(response, context)
         let operations = context.pipeline.syncOperations
@@ -299,7 +299,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
             self.hold = Hold(.memory(0), of: self.peer.account)
             self.peer.arrived(from: self.arrival.address, refusal: nil)
         }
-        try WebSocketSession(self.peer, route, opening: head, agreement)
+        try WebSocketSession(self.peer, route: route, opening: head, agreement: agreement)
             .begin(operations, after: self, decision)
         self.end(context)
     }

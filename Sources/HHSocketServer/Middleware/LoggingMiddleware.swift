@@ -20,7 +20,7 @@ public struct LoggingMiddleware: ServerMiddleware, RefusalObserver {
         _ context: ServerContext,
         next: Router.Handler
     ) async throws -> ByteBuffer {
-        try await self.timing(request, context, next) { status, time in
+        try await self.timing(request, context, next: next) { status, time in
             context.logger.log(
                 level: self.level,
                 "answered",
@@ -32,11 +32,11 @@ public struct LoggingMiddleware: ServerMiddleware, RefusalObserver {
         }
     }
 
-    public func refused(_ header: RequestHeader, _ status: Status, _ session: ServerSession) {
+    public func refused(_ header: RequestHeader, with status: Status, in session: ServerSession) {
         session.peerLog.write(
             self.level,
             "refused",
-            ["type": "\(header.type)", "serial": "\(header.serial)", "status": "\(status)"],
+            metadata: ["type": "\(header.type)", "serial": "\(header.serial)", "status": "\(status)"],
             by: session.logger
         )
     }

@@ -39,12 +39,12 @@ public final class MetricsMiddleware: ServerMiddleware, RefusalObserver {
         _ context: ServerContext,
         next: Router.Handler
     ) async throws -> ByteBuffer {
-        try await self.timing(request, context, next) { self.note(request.type, $0, $1) }
+        try await self.timing(request, context, next: next) { self.note(request.type, status: $0, time: $1) }
     }
 
-    public func refused(_ header: RequestHeader, _ status: Status, _ session: ServerSession) {
+    public func refused(_ header: RequestHeader, with status: Status, in session: ServerSession) {
         // Clients choose types without a handler, which must not take the places of others.
-        self.note(header.hasHandler ? header.type : nil, status, nil)
+        self.note(header.hasHandler ? header.type : nil, status: status, time: nil)
     }
 
     private static let otherName = "other"
@@ -52,7 +52,7 @@ public final class MetricsMiddleware: ServerMiddleware, RefusalObserver {
     /// - Parameters:
     ///   - type: Nil for one that no handler has.
     ///   - time: Nil where nothing ran.
-    private func note(_ type: UInt32?, _ status: Status, _ time: TimeAmount?) {
+    private func note(_ type: UInt32?, status: Status, time: TimeAmount?) {
         if let time { self.timer(type).recordNanoseconds(time.nanoseconds) }
         self.counter(type, status).increment()
     }

@@ -54,7 +54,7 @@ public enum Admission: Hashable, Sendable {
 /// Requests that time out while their handler runs are no refusals either: middleware sees them.
 public protocol RefusalObserver: RouterLayer {
     /// A request has been refused. Called on the connection's event loop, or in the request's task; it must not block.
-    func refused(_ header: RequestHeader, _ status: Status, _ session: ServerSession)
+    func refused(_ header: RequestHeader, with status: Status, in session: ServerSession)
 }
 
 /// An admission that is a closure.

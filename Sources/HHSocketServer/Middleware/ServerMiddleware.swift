@@ -46,8 +46,8 @@ extension ServerMiddleware {
     func timing(
         _ request: ServerRequest,
         _ context: ServerContext,
-        _ next: Router.Handler,
-        _ note: (Status, TimeAmount) -> Void
+        next: Router.Handler,
+        note: (Status, TimeAmount) -> Void
     ) async throws -> ByteBuffer {
         let begun = context.session.now
         do {

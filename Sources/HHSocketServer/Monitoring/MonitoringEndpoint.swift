@@ -126,7 +126,7 @@ public final class MonitoringEndpoint: Service {
                 channel.eventLoop.makeCompletedFuture {
                     let pipeline = channel.pipeline.syncOperations
                     try pipeline.configureHTTPServerPipeline(withErrorHandling: true)
-                    let handler = MonitoringHandler(answers, channel, connections.value)
+                    let handler = MonitoringHandler(answers, channel: channel, connections: connections.value)
                     connections.value.enter(handler)
                     try pipeline.addHandler(handler)
                 }

@@ -18,7 +18,7 @@ final class MonitoringHandler: ChannelInboundHandler {
     /// Makes the answer.
     private var task: Task<Void, Never>?
 
-    init(_ answers: MonitoringAnswers, _ channel: any Channel, _ connections: MonitoringConnections) {
+    init(_ answers: MonitoringAnswers, channel: any Channel, connections: MonitoringConnections) {
         self.answers = answers
         self.channel = channel
         self.connections = connections

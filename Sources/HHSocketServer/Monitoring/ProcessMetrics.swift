@@ -9,15 +9,15 @@ struct ProcessMetrics: Sendable {
 
     /// Appends the lines.
     func write(to text: inout String) {
-        func write(_ name: String, _ kind: PrometheusKind, _ value: Double?) {
+        func write(_ name: String, kind: PrometheusKind, value: Double?) {
             guard let value else { return }
             text += "# TYPE \(name) \(kind.rawValue)\n\(name) \(PrometheusText.number(value))\n"
         }
-        write("process_cpu_seconds_total", .counter, Self.processorTime)
-        write("process_max_fds", .gauge, DescriptorLimit.current.map { Double($0) })
-        write("process_open_fds", .gauge, Self.openDescriptors.map { Double($0) })
-        write("process_resident_memory_bytes", .gauge, Self.residentMemory.map { Double($0) })
-        write("process_start_time_seconds", .gauge, Double(self.startTime))
+        write("process_cpu_seconds_total", kind: .counter, value: Self.processorTime)
+        write("process_max_fds", kind: .gauge, value: DescriptorLimit.current.map { Double($0) })
+        write("process_open_fds", kind: .gauge, value: Self.openDescriptors.map { Double($0) })
+        write("process_resident_memory_bytes", kind: .gauge, value: Self.residentMemory.map { Double($0) })
+        write("process_start_time_seconds", kind: .gauge, value: Double(self.startTime))
     }
 
     /// User and system time, in seconds.

@@ -68,11 +68,11 @@ public final class PrometheusMetrics: MetricsFactory {
     // MARK: MetricsFactory
 
     public func makeCounter(label: String, dimensions: [(String, String)]) -> any CounterHandler {
-        self.series(label, dimensions) { PrometheusCounter() }
+        self.series(label, dimensions: dimensions) { PrometheusCounter() }
     }
 
     public func makeMeter(label: String, dimensions: [(String, String)]) -> any MeterHandler {
-        self.series(label, dimensions) { PrometheusGauge() }
+        self.series(label, dimensions: dimensions) { PrometheusGauge() }
     }
 
     public func makeRecorder(
@@ -81,14 +81,14 @@ public final class PrometheusMetrics: MetricsFactory {
         aggregate: Bool
     ) -> any RecorderHandler {
         if aggregate {
-            self.series(label, dimensions) { PrometheusSummary() }
+            self.series(label, dimensions: dimensions) { PrometheusSummary() }
         } else {
-            self.series(label, dimensions) { PrometheusGauge() }
+            self.series(label, dimensions: dimensions) { PrometheusGauge() }
         }
     }
 
     public func makeTimer(label: String, dimensions: [(String, String)]) -> any TimerHandler {
-        self.series(label, dimensions) { PrometheusHistogram(buckets: self.buckets) }
+        self.series(label, dimensions: dimensions) { PrometheusHistogram(buckets: self.buckets) }
     }
 
     public func destroyCounter(_ handler: any CounterHandler) { self.remove(handler) }
@@ -100,8 +100,8 @@ public final class PrometheusMetrics: MetricsFactory {
     /// where there are too many.
     private func series<Series: PrometheusSeries>(
         _ label: String,
-        _ dimensions: [(String, String)],
-        _ make: () -> Series
+        dimensions: [(String, String)],
+        make: () -> Series
     ) -> Series {
         let name = PrometheusText.name(label, suffix: Series.kind.suffix)
         let labels = PrometheusText.labels(dimensions)

@@ -44,7 +44,7 @@ final class PrometheusCounter: PrometheusSeries, CounterHandler {
     func reset() { self.value.store(0, ordering: .relaxed) }
 
     func write(name: String, labels: String, to text: inout String) {
-        PrometheusText.write(name, labels, "\(self.value.load(ordering: .relaxed))", to: &text)
+        PrometheusText.write(name, labels: labels, value: "\(self.value.load(ordering: .relaxed))", to: &text)
     }
 }
 
@@ -73,7 +73,7 @@ final class PrometheusGauge: PrometheusSeries, MeterHandler, RecorderHandler {
 
     func write(name: String, labels: String, to text: inout String) {
         let value = Double(bitPattern: self.bits.load(ordering: .relaxed))
-        PrometheusText.write(name, labels, PrometheusText.number(value), to: &text)
+        PrometheusText.write(name, labels: labels, value: PrometheusText.number(value), to: &text)
     }
 }
 
@@ -94,8 +94,8 @@ final class PrometheusSummary: PrometheusSeries, RecorderHandler {
 
     func write(name: String, labels: String, to text: inout String) {
         let (count, sum) = self.state.withLockedValue { $0 }
-        PrometheusText.write(name + "_sum", labels, PrometheusText.number(sum), to: &text)
-        PrometheusText.write(name + "_count", labels, "\(count)", to: &text)
+        PrometheusText.write(name + "_sum", labels: labels, value: PrometheusText.number(sum), to: &text)
+        PrometheusText.write(name + "_count", labels: labels, value: "\(count)", to: &text)
     }
 }
 
@@ -134,9 +134,9 @@ final class PrometheusHistogram: PrometheusSeries, TimerHandler {
         for (count, bound) in zip(state.counts, self.buckets + [.infinity]) {
             total += count
             let labels = "\(prefix)le=\"\(PrometheusText.number(bound))\""
-            PrometheusText.write(name + "_bucket", labels, "\(total)", to: &text)
+            PrometheusText.write(name + "_bucket", labels: labels, value: "\(total)", to: &text)
         }
-        PrometheusText.write(name + "_sum", labels, PrometheusText.number(state.sum), to: &text)
-        PrometheusText.write(name + "_count", labels, "\(total)", to: &text)
+        PrometheusText.write(name + "_sum", labels: labels, value: PrometheusText.number(state.sum), to: &text)
+        PrometheusText.write(name + "_count", labels: labels, value: "\(total)", to: &text)
     }
 }

@@ -33,7 +33,7 @@ enum PrometheusText {
     /// Appends a line.
     ///
     /// - Parameter labels: Without braces.
-    static func write(_ name: String, _ labels: String, _ value: String, to text: inout String) {
+    static func write(_ name: String, labels: String, value: String, to text: inout String) {
         text += labels.isEmpty ? "\(name) \(value)\n" : "\(name){\(labels)} \(value)\n"
     }
 

@@ -25,7 +25,7 @@ final class PeerLog: Sendable {
     func write(
         _ level: Logger.Level,
         _ message: Logger.Message,
-        _ metadata: @autoclosure () -> Logger.Metadata,
+        metadata: @autoclosure () -> Logger.Metadata,
         by logger: Logger
     ) {
         guard logger.logLevel <= level else { return }
@@ -42,7 +42,7 @@ final class PeerLog: Sendable {
     func announce(
         _ level: Logger.Level,
         _ message: Logger.Message,
-        _ metadata: Logger.Metadata,
+        metadata: Logger.Metadata,
         by logger: Logger
     ) {
         guard logger.logLevel <= level else { return }

@@ -256,7 +256,7 @@ final class ServerPeer: LinkHost {
             self.core.books.peerLog.write(
                 .warning,
                 "a heartbeat could not be created",
-                metadata,
+                metadata: metadata,
                 by: self.core.books.logger
             )
         case .ended(let end):
@@ -403,7 +403,7 @@ final class ServerPeer: LinkHost {
     // MARK: The log
 
     func log(_ what: String, _ reason: String? = nil, at level: Logger.Level = .info) {
-        self.core.books.peerLog.write(level, "\(what)", self.metadata(reason), by: self.core.books.logger)
+        self.core.books.peerLog.write(level, "\(what)", metadata: self.metadata(reason), by: self.core.books.logger)
     }
 
     private func metadata(_ reason: String?) -> Logger.Metadata {

@@ -48,9 +48,9 @@ final class RouteRules: Sendable {
         return nil
     }
 
-    func refused(_ header: @autoclosure () -> RequestHeader, _ status: Status, _ session: ServerSession) {
+    func refused(_ header: @autoclosure () -> RequestHeader, with status: Status, in session: ServerSession) {
         guard !self.observers.isEmpty else { return }
         let header = header()
-        for observer in self.observers { observer.refused(header, status, session) }
+        for observer in self.observers { observer.refused(header, with: status, in: session) }
     }
 }

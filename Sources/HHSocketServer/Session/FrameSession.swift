@@ -354,7 +354,7 @@ final class FrameSession: LinkReceiver {
             if !arrival.hasHandler { self.refused(arrival, route.rules, with: .undefinedType) }
             if case .synchronous(let handler, _) = route.handling {
                 let extras = arrival.extras
-                self.run(handler, arrival.frame, extras, number, in: &turn)
+                self.run(handler, on: arrival.frame, extras: extras, number: number, in: &turn)
             }
         case .start(let run):
             guard let place, let cost else { return }
@@ -386,7 +386,7 @@ final class FrameSession: LinkReceiver {
         if refusal != nil || !admission.isAsynchronous { return refusal }
         guard self.peer.account.hasRoom(for: arrival.length) else { return .bytes }
         do throws(RequestPlace.Refusal) {
-            place = try RequestPlace(self.rules.limits, self.peer.account, route.rules, session)
+            place = try RequestPlace(self.rules.limits, of: self.peer.account, rules: route.rules, session: session)
             return nil
         } catch {
             return error
@@ -396,7 +396,7 @@ final class FrameSession: LinkReceiver {
     /// Notifies the observers that a request is answered without a handler.
     private func refused(_ arrival: borrowing ReceivedRequest, _ rules: RouteRules, with status: Status) {
         guard let session = self.hot.serverContext?.session else { return }
-        rules.refused(self.gate.header(of: arrival), status, session)
+        rules.refused(self.gate.header(of: arrival), with: status, in: session)
     }
 
     private func start(
@@ -815,15 +815,17 @@ extension FrameSession {
                 let body: ByteBuffer? =
                     if let direct {
                         try direct(request, &context) { body, context in
-                            self.answer(header, body, &context, largest: largestAnswer, in: &turn)
+                            self.answer(header, body: body, context: &context, largest: largestAnswer, in: &turn)
                         }
                     } else {
                         try handler(request, context)
                     }
-                if let body { self.answer(header, .ok, body, &context, largest: largestAnswer, in: &turn) }
+                if let body {
+                    self.answer(header, with: .ok, body: body, context: &context, largest: largestAnswer, in: &turn)
+                }
             } catch {
                 let (status, body) = self.verdict(of: error, request, context)
-                self.answer(header, status, body, &context, largest: largestAnswer, in: &turn)
+                self.answer(header, with: status, body: body, context: &context, largest: largestAnswer, in: &turn)
             }
         }
         self.hot.fastPath.extras = context.takeExtras()
@@ -833,14 +835,14 @@ extension FrameSession {
 
     private func answer(
         _ header: FrameHeader,
-        _ status: Status,
-        _ body: ByteBuffer,
-        _ context: inout ServerContext,
+        with status: Status,
+        body: ByteBuffer,
+        context: inout ServerContext,
         largest: Int,
         in turn: inout Turn
     ) {
         guard body.readableBytes <= largest, context.isAsNew() else {
-            return self.answerOnSlowPath(header, status, body, &context, in: &turn)
+            return self.answerOnSlowPath(header, with: status, body: body, context: &context, in: &turn)
         }
         body.withUnsafeReadableBytes {
             self.link.sendOnFastPath(type: header.type, serial: header.serial, status: status, $0, in: &turn)
@@ -850,22 +852,22 @@ extension FrameSession {
     /// Answers with a body that is only lent.
     private func answer(
         _ header: FrameHeader,
-        _ body: UnsafeRawBufferPointer,
-        _ context: inout ServerContext,
+        body: UnsafeRawBufferPointer,
+        context: inout ServerContext,
         largest: Int,
         in turn: inout Turn
     ) {
         guard body.count <= largest, context.isAsNew() else {
-            return self.answerOnSlowPath(header, .ok, ByteBuffer(bytes: body), &context, in: &turn)
+            return self.answerOnSlowPath(header, with: .ok, body: ByteBuffer(bytes: body), context: &context, in: &turn)
         }
         self.link.sendOnFastPath(type: header.type, serial: header.serial, status: .ok, body, in: &turn)
     }
 
     private func answerOnSlowPath(
         _ header: FrameHeader,
-        _ status: Status,
-        _ body: ByteBuffer,
-        _ context: inout ServerContext,
+        with status: Status,
+        body: ByteBuffer,
+        context: inout ServerContext,
         in turn: inout Turn
     ) {
         let answer = Frame(type: header.type, serial: header.serial, status: status, payload: body)
@@ -876,9 +878,9 @@ extension FrameSession {
     /// Answers a request, with or without data beside its body.
     private func run(
         _ handler: Router.SynchronousHandler,
-        _ frame: consuming ArrivedFrame,
-        _ extras: ServerContext.Extras?,
-        _ number: UInt64?,
+        on frame: consuming ArrivedFrame,
+        extras: ServerContext.Extras?,
+        number: UInt64?,
         in turn: inout Turn
     ) {
         guard let session = self.hot.serverContext?.session else { return }
@@ -903,7 +905,7 @@ extension FrameSession {
     ) -> (Status, ByteBuffer) {
         if let error = error as? StatusError { return (error.status, error.body) }
         self.counts.count(.handlerErrors)
-        HandlerRun.log(error, request, serverContext)
+        HandlerRun.log(error, request: request, context: serverContext)
         return (.unknown, ByteBuffer())
     }
 

@@ -80,7 +80,7 @@ struct HandlerRun: Sendable {
             let inflated = try await self.inflatedBody()
             var request = self.request
             if let inflated { request.body = inflated.bytes }
-            kept = await self.answer(request, &kind, &isRun)
+            kept = await self.answer(request, kind: &kind, isRun: &isRun)
             // It is charged until here.
             withExtendedLifetime(inflated) {}
         } catch {
@@ -138,7 +138,7 @@ struct HandlerRun: Sendable {
             hasHandler: self.hasHandler,
             extras: self.context.extras
         )
-        self.place.rules.refused(header, status, self.context.session)
+        self.place.rules.refused(header, with: status, in: self.context.session)
     }
 
     /// The body as the handler gets it, if it was compressed.
@@ -167,22 +167,22 @@ struct HandlerRun: Sendable {
     /// - Parameter isRun: Whether this request's handler has run, rather than another request's.
     private func answer(
         _ request: ServerRequest,
-        _ kind: inout CompletionQueue.Kind,
-        _ isRun: inout Bool
+        kind: inout CompletionQueue.Kind,
+        isRun: inout Bool
     ) async -> KeptAnswer {
         // A handler that returns has done its work, even if its answer is no longer needed: run again, it would do the
         // work twice. A handler that throws after it was cancelled may not have done it.
         var hasReturned = false
         guard let key = self.context.idempotencyKey else {
             isRun = true
-            return await self.handle(request, &kind, &hasReturned)
+            return await self.handle(request, kind: &kind, hasReturned: &hasReturned)
         }
         let identity = self.context.session.identity
         let outcome = await self.core.services.idempotentAnswers.answer(
-            IdempotencyKey(identity: identity, key: key),
-            RequestFingerprint(type: request.type, body: request.body),
+            for: IdempotencyKey(identity: identity, key: key),
+            request: RequestFingerprint(type: request.type, body: request.body),
             of: self.owner(identity),
-            { await self.handle(request, &kind, &hasReturned) },
+            run: { await self.handle(request, kind: &kind, hasReturned: &hasReturned) },
             isKept: { $0.status.isKept && (hasReturned || !Task.isCancelled) }
         )
         if outcome.isTooLarge { self.counters.count(.idempotentAnswersTooLarge) }
@@ -204,8 +204,8 @@ struct HandlerRun: Sendable {
 
     private func handle(
         _ request: ServerRequest,
-        _ kind: inout CompletionQueue.Kind,
-        _ hasReturned: inout Bool
+        kind: inout CompletionQueue.Kind,
+        hasReturned: inout Bool
     ) async -> KeptAnswer {
         var status = Status.ok
         var body = ByteBuffer()
@@ -224,7 +224,7 @@ struct HandlerRun: Sendable {
             // first.
             if !Task.isCancelled, !(error is CancellationError && self.exchange?.isOver == true) {
                 kind = .failed
-                Self.log(error, request, self.context)
+                Self.log(error, request: request, context: self.context)
             }
         }
         return KeptAnswer(status: status, body: body, metadata: self.context.answerMetadata)
@@ -234,16 +234,20 @@ struct HandlerRun: Sendable {
         self.core.books.peerLog.write(
             .warning,
             "the body of a stream's end was dropped",
-            ["type": "\(self.request.type)", "status": "\(answer.status)", "bytes": "\(answer.body.readableBytes)"],
+            metadata: [
+                "type": "\(self.request.type)",
+                "status": "\(answer.status)",
+                "bytes": "\(answer.body.readableBytes)",
+            ],
             by: self.context.logger
         )
     }
 
-    static func log(_ error: any Error, _ request: ServerRequest, _ context: ServerContext) {
+    static func log(_ error: any Error, request: ServerRequest, context: ServerContext) {
         context.session.peerLog.write(
             .error,
             "a handler failed",
-            ["type": "\(request.type)", "serial": "\(request.serial)", "error": "\(error)"],
+            metadata: ["type": "\(request.type)", "serial": "\(request.serial)", "error": "\(error)"],
             by: context.logger
         )
     }

@@ -14,9 +14,9 @@ struct RequestPlace: Sendable {
     /// - Throws: The first limit that is reached; then it counts nowhere.
     init(
         _ limits: ServerLimits,
-        _ account: LedgerAccount,
-        _ rules: RouteRules,
-        _ session: ServerSession
+        of account: LedgerAccount,
+        rules: RouteRules,
+        session: ServerSession
     ) throws(Refusal) {
         let identity = limits.maximumInFlightPerIdentity == nil ? nil : session.identityLoad
         guard account.startRequest() else { throw .inFlight }

@@ -53,7 +53,7 @@ final class RequestRules: Sendable {
         session.peerLog.write(
             .error,
             "an answer is too large",
-            ["type": "\(type)", "bytes": "\(length)", "maximumAnswerLength": "\(limit)"],
+            metadata: ["type": "\(type)", "bytes": "\(length)", "maximumAnswerLength": "\(limit)"],
             by: session.logger
         )
         return false

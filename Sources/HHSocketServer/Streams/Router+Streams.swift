@@ -8,7 +8,7 @@ extension Router {
     /// must be empty.
     ///
     /// ```swift
-    /// router.stream(204, .clientStreaming) { stream, context in
+    /// router.stream(204, kind: .clientStreaming) { stream, context in
     ///     var length = 0
     ///     for try await part in stream.items { length += part.readableBytes }
     ///     return ByteBuffer(string: "\(length)")
@@ -39,7 +39,7 @@ extension Router {
     ///   - handler: Serves a stream.
     public mutating func stream(
         _ type: UInt32,
-        _ kind: StreamKind,
+        kind: StreamKind,
         on executor: HandlerExecutor? = nil,
         limits: RouteLimits = RouteLimits(),
         _ handler: @escaping @Sendable (ServerStream, ServerContext) async throws -> ByteBuffer

@@ -5,7 +5,7 @@ public import NIOCore
 /// A stream as its handler sees it.
 ///
 /// ```swift
-/// router.stream(205, .bidirectional) { stream, context in
+/// router.stream(205, kind: .bidirectional) { stream, context in
 ///     for try await item in stream.items {
 ///         try await stream.send(item)
 ///     }

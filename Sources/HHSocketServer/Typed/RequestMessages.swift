@@ -21,7 +21,7 @@ public struct RequestMessages<Message: MessageBody>: AsyncSequence, Sendable {
     @usableFromInline let source: Source
 
     @inlinable
-    init(_ stream: ServerStream, _ context: ServerContext, _ limits: MessageLimits) {
+    init(_ stream: ServerStream, _ context: ServerContext, limits: MessageLimits) {
         self.source = .stream(stream, context, limits)
     }
 

@@ -6,7 +6,7 @@ extension Router {
     /// Serves a method whose server streams, in a task for each call. Generated code calls it.
     ///
     /// An opening request that is not a valid message is answered as with ``handle(_:on:limits:_:)-(UInt32,_,_,_)``,
-    /// and the log gives the reason. Otherwise it behaves like ``stream(_:_:on:limits:_:)``: a handler that returns
+    /// and the log gives the reason. Otherwise it behaves like ``stream(_:kind:on:limits:_:)``: a handler that returns
     /// ends the stream with status 200.
     ///
     /// - Parameters:
@@ -22,7 +22,7 @@ extension Router {
         _ handler: @escaping @Sendable (Request, MessageWriter<Response>, ServerContext) async throws -> Void
     ) {
         let messageLimits = self.messageLimits
-        self.stream(method.type, .serverStreaming, on: executor, limits: limits) { stream, context in
+        self.stream(method.type, kind: .serverStreaming, on: executor, limits: limits) { stream, context in
             let message: Request = try context.message(of: stream.request, messageLimits)
             try await handler(message, MessageWriter(stream), context)
             return ByteBuffer()
@@ -31,7 +31,7 @@ extension Router {
 
     /// Serves a method whose client streams, in a task for each call. Generated code calls it.
     ///
-    /// It behaves like ``stream(_:_:on:limits:_:)``; the message that `handler` returns is the answer.
+    /// It behaves like ``stream(_:kind:on:limits:_:)``; the message that `handler` returns is the answer.
     ///
     /// - Parameters:
     ///   - method: The method.
@@ -46,14 +46,14 @@ extension Router {
         _ handler: @escaping @Sendable (RequestMessages<Request>, ServerContext) async throws -> Response
     ) {
         let messageLimits = self.messageLimits
-        self.stream(method.type, .clientStreaming, on: executor, limits: limits) { stream, context in
-            try await ByteBuffer(message: handler(RequestMessages(stream, context, messageLimits), context))
+        self.stream(method.type, kind: .clientStreaming, on: executor, limits: limits) { stream, context in
+            try await ByteBuffer(message: handler(RequestMessages(stream, context, limits: messageLimits), context))
         }
     }
 
     /// Serves a method whose client and server both stream, in a task for each call. Generated code calls it.
     ///
-    /// It behaves like ``stream(_:_:on:limits:_:)``: a handler that returns ends the stream with status 200.
+    /// It behaves like ``stream(_:kind:on:limits:_:)``: a handler that returns ends the stream with status 200.
     ///
     /// - Parameters:
     ///   - method: The method.
@@ -69,8 +69,8 @@ extension Router {
             @escaping @Sendable (RequestMessages<Request>, MessageWriter<Response>, ServerContext) async throws -> Void
     ) {
         let messageLimits = self.messageLimits
-        self.stream(method.type, .bidirectional, on: executor, limits: limits) { stream, context in
-            try await handler(RequestMessages(stream, context, messageLimits), MessageWriter(stream), context)
+        self.stream(method.type, kind: .bidirectional, on: executor, limits: limits) { stream, context in
+            try await handler(RequestMessages(stream, context, limits: messageLimits), MessageWriter(stream), context)
             return ByteBuffer()
         }
     }

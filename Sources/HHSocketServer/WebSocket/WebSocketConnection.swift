@@ -35,13 +35,13 @@ public final class WebSocketConnection: Sendable {
 
     init(
         id: UInt64,
-        _ remoteAddress: SocketAddress?,
-        _ request: KeptRequest,
-        _ hold: consuming Hold,
+        remoteAddress: SocketAddress?,
+        request: KeptRequest,
+        hold: consuming Hold,
         subprotocol: String?,
-        _ inbox: WebSocketInbox,
-        _ port: PeerPort,
-        _ sender: any WebSocketSender
+        inbox: WebSocketInbox,
+        port: PeerPort,
+        sender: any WebSocketSender
     ) {
         self.id = id
         self.remoteAddress = remoteAddress

@@ -24,7 +24,7 @@ final class WebSocketSession {
     /// - Parameters:
     ///   - head: The client's request.
     ///   - agreement: The answer to it.
-    init(_ peer: ServerPeer, _ route: WebSocketRoute, opening head: OpeningRequestHead, _ agreement: OpeningAgreement) {
+    init(_ peer: ServerPeer, route: WebSocketRoute, opening head: OpeningRequestHead, agreement: OpeningAgreement) {
         self.peer = peer
         self.route = route
         self.request = KeptRequest(head)
@@ -106,7 +106,7 @@ final class WebSocketSession {
                     peerLog.write(
                         .error,
                         "a WebSocket handler failed",
-                        ["connection": "\(connection.id)", "error": "\(error)"],
+                        metadata: ["connection": "\(connection.id)", "error": "\(error)"],
                         by: logger
                     )
                 }
@@ -169,13 +169,13 @@ extension WebSocketSession: PeerSession {
         let core = self.peer.core
         let connection = WebSocketConnection(
             id: self.link.id.number,
-            self.peer.address,
-            self.request,
-            Hold(self.request.resource, of: self.peer.account),
+            remoteAddress: self.peer.address,
+            request: self.request,
+            hold: Hold(self.request.resource, of: self.peer.account),
             subprotocol: self.subprotocol,
-            self.inbox,
-            port,
-            self
+            inbox: self.inbox,
+            port: port,
+            sender: self
         )
         self.connection = connection
         if let identity { port.identify(as: identity, connection) }

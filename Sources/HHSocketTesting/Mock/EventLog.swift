@@ -74,8 +74,8 @@ final class EventLog<Event: Sendable>: Sendable {
         }
         defer { self.state.withLockedValue { _ = $0.cancelled.remove(number) } }
         return try await withTaskCancellationHandler {
-            try await withCheckedThrowingContinuation { continuation in
-                self.begin(number, count, within: time, what, isFulfilled, matches, continuation)
+            try await withCheckedThrowingContinuation {
+                self.begin(number, count: count, within: time, what: what, unless: isFulfilled, where: matches, for: $0)
             }
         } onCancel: {
             let waiter = self.state.withLockedValue { state in
@@ -92,12 +92,12 @@ final class EventLog<Event: Sendable>: Sendable {
 
     private func begin(
         _ number: UInt64,
-        _ count: Int,
+        count: Int,
         within time: Duration,
-        _ what: String,
-        _ isFulfilled: @Sendable () -> Bool,
-        _ matches: @escaping @Sendable (Event) -> Bool,
-        _ continuation: CheckedContinuation<[Event], any Error>
+        what: String,
+        unless isFulfilled: @Sendable () -> Bool,
+        where matches: @escaping @Sendable (Event) -> Bool,
+        for continuation: CheckedContinuation<[Event], any Error>
     ) {
         let now: Result<[Event], any Error>? = self.state.withLockedValue { state in
             guard state.cancelled.remove(number) == nil else { return .failure(CancellationError()) }

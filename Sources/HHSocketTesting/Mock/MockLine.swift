@@ -159,7 +159,7 @@ class MockLine: ChannelInboundHandler {
                 context.writeAndFlush(self.wrapOutboundOut(bytes), promise: nil)
             case .dribble(let bytes, let dribble, let wrap):
                 self.isDribbling = true
-                return self.dribble(bytes, dribble, wrap)
+                return self.dribble(bytes, by: dribble, wrap: wrap)
             case .halfClose:
                 context.close(mode: .output, promise: nil)
             case .linger where !self.hasEnded:
@@ -180,7 +180,7 @@ class MockLine: ChannelInboundHandler {
         context.writeAndFlush(self.wrapOutboundOut(ByteBuffer())).whenComplete { _ in body(channel) }
     }
 
-    private func dribble(_ bytes: ByteBuffer, _ dribble: Dribble, _ wrap: @escaping (ByteBuffer) -> ByteBuffer) {
+    private func dribble(_ bytes: ByteBuffer, by dribble: Dribble, wrap: @escaping (ByteBuffer) -> ByteBuffer) {
         guard let context = self.context else { return }
         var rest = bytes
         guard let chunk = rest.readSlice(length: min(dribble.bytes, rest.readableBytes)), chunk.readableBytes > 0,
@@ -192,10 +192,10 @@ class MockLine: ChannelInboundHandler {
         let bound = NIOLoopBound((self, wrap), eventLoop: context.eventLoop)
         context.writeAndFlush(self.wrapOutboundOut(wrap(chunk))).assumeIsolated().whenComplete { [rest] _ in
             if dribble.interval > .zero, rest.readableBytes > 0 {
-                self.port?.after(dribble.interval) { bound.value.0.dribble(rest, dribble, bound.value.1) }
+                self.port?.after(dribble.interval) { bound.value.0.dribble(rest, by: dribble, wrap: bound.value.1) }
             } else {
                 // In another turn, which avoids recursion: a write that succeeds immediately completes immediately.
-                bound.eventLoop.execute { bound.value.0.dribble(rest, dribble, bound.value.1) }
+                bound.eventLoop.execute { bound.value.0.dribble(rest, by: dribble, wrap: bound.value.1) }
             }
         }
     }

@@ -95,7 +95,7 @@ extension BrokerCore {
     }
 
     /// Returns a message with the headers of a SEND that its receivers see.
-    mutating func message(_ destination: String, _ headers: STOMPHeaders, _ body: ByteBuffer) -> Message {
+    mutating func message(to destination: String, headers: STOMPHeaders, body: ByteBuffer) -> Message {
         let ours: Set = [
             "destination", "receipt", "transaction", "content-length", "message-id", "subscription", "ack",
             "redelivered",
@@ -106,7 +106,7 @@ extension BrokerCore {
 
     private mutating func send(_ frame: STOMPFrame, on connection: Int) throws(Fault) {
         let destination = try self.destination(frame)
-        let message = self.message(destination, frame.headers, frame.body)
+        let message = self.message(to: destination, headers: frame.headers, body: frame.body)
         if let transaction = try self.transaction(of: frame, on: connection) {
             self.peers[connection]?.transactions[transaction]?.append(.send(message))
         } else {

@@ -177,7 +177,7 @@ package struct BrokerCore: Sendable {
         headers: STOMPHeaders = [:]
     ) -> [Action]? {
         guard Self.isDestination(destination) else { return nil }
-        self.route(self.message(destination, headers, body))
+        self.route(self.message(to: destination, headers: headers, body: body))
         return self.takeActions()
     }
 

@@ -60,7 +60,7 @@ struct VerifierRun {
                 throw self.failure(.roundTrip, "\(frame) has other bytes when it is encoded again")
             }
             let decoded = self.decode([bytes[...]])
-            try self.compare(decoded, [frame], .roundTrip, "the \(bytes.count) bytes of \(frame)")
+            try self.compare(decoded, with: [frame], check: .roundTrip, what: "the \(bytes.count) bytes of \(frame)")
             return bytes
         }
     }
@@ -73,12 +73,13 @@ struct VerifierRun {
 
     mutating func pieces(_ frames: [Frame], _ bytes: [[UInt8]]) throws {
         let stream = bytes.flatMap { $0 }
-        try self.compare(self.decode([stream[...]]), frames, .pieces, "frames that came together")
+        try self.compare(self.decode([stream[...]]), with: frames, check: .pieces, what: "frames that came together")
         let single = self.decode(stream.indices.map { stream[$0...$0] })
-        try self.compare(single, frames, .pieces, "frames that came byte by byte")
+        try self.compare(single, with: frames, check: .pieces, what: "frames that came byte by byte")
         for place in self.places(bytes) {
             let halves = self.decode([stream[..<place], stream[place...]])
-            try self.compare(halves, frames, .pieces, "frames that were split after \(place) of \(stream.count) bytes")
+            let what = "frames that were split after \(place) of \(stream.count) bytes"
+            try self.compare(halves, with: frames, check: .pieces, what: what)
         }
         try self.randomPieces(frames, stream, times: 20)
     }
@@ -87,7 +88,8 @@ struct VerifierRun {
         for _ in 0..<times {
             let pieces = self.cut(stream[...])
             let lengths = pieces.prefix(10).map { "\($0.count)" }.joined(separator: ", ")
-            try self.compare(self.decode(pieces), frames, .pieces, "frames in pieces of \(lengths), … bytes")
+            let what = "frames in pieces of \(lengths), … bytes"
+            try self.compare(self.decode(pieces), with: frames, check: .pieces, what: what)
         }
     }
 
@@ -99,7 +101,7 @@ struct VerifierRun {
             let whole = ends.prefix { $0 <= place }.count
             let decoded = self.decode([stream[..<place]])
             let what = "\(place) bytes, of which \(whole) frames are whole,"
-            try self.compare(decoded, Array(frames.prefix(whole)), .truncation, what, isWhole: false)
+            try self.compare(decoded, with: Array(frames.prefix(whole)), check: .truncation, what: what, isWhole: false)
         }
     }
 
@@ -262,9 +264,9 @@ struct VerifierRun {
 
     private func compare(
         _ decoded: Decoded,
-        _ frames: [Frame],
-        _ check: Check,
-        _ what: String,
+        with frames: [Frame],
+        check: Check,
+        what: String,
         isWhole: Bool = true
     ) throws {
         if let error = decoded.error { throw self.failure(check, "\(what) are an error: \(error)") }

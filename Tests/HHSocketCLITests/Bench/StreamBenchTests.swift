@@ -98,7 +98,7 @@ import Darwin
         _ handler: @escaping @Sendable (ServerStream) async throws -> ByteBuffer
     ) async throws -> Command.Outcome {
         var router = Router()
-        router.stream(direction.type, direction.kind) { stream, _ in try await handler(stream) }
+        router.stream(direction.type, kind: direction.kind) { stream, _ in try await handler(stream) }
         let server = SocketServer(configuration: .init(), router: router)
         try await server.start()
         let address = try #require(server.address)
@@ -188,7 +188,7 @@ import Darwin
     func anInterruptionTellsWhatWasMeasuredByThen(direction: StreamDirection) async throws {
         let (hundred, continuation) = AsyncStream.makeStream(of: Void.self)
         var router = Router()
-        router.stream(direction.type, direction.kind) { stream, _ in
+        router.stream(direction.type, kind: direction.kind) { stream, _ in
             var count = 0
             func passed() {
                 count += 1

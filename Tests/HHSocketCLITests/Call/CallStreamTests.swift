@@ -23,34 +23,34 @@ import Testing
 
     private static func router(_ wasCancelled: Gate = Gate()) -> Router {
         var router = Router()
-        router.stream(Self.count, .serverStreaming) { stream, context in
+        router.stream(Self.count, kind: .serverStreaming) { stream, context in
             let count = Int(String(buffer: stream.request.body)) ?? 0
             for number in 0..<count { try await stream.send(ByteBuffer(string: "n \(number)")) }
             try await stream.send(ByteBuffer())
             context.answerMetadata = ["why": "done"]
             return ByteBuffer()
         }
-        router.stream(Self.join, .clientStreaming) { stream, _ in
+        router.stream(Self.join, kind: .clientStreaming) { stream, _ in
             var items: [String] = []
             for try await item in stream.items { items.append(String(buffer: item)) }
             return ByteBuffer(string: items.joined(separator: "|"))
         }
         for type in [Self.echo, 1006] {
-            router.stream(type, type == 1006 ? .serverStreaming : .bidirectional) { stream, _ in
+            router.stream(type, kind: type == 1006 ? .serverStreaming : .bidirectional) { stream, _ in
                 if type == 1006 { try await stream.send(stream.request.body) }
                 for try await item in stream.items { try await stream.send(item) }
                 return ByteBuffer()
             }
         }
-        router.stream(Self.fail, .bidirectional) { stream, _ in
+        router.stream(Self.fail, kind: .bidirectional) { stream, _ in
             try await stream.send(ByteBuffer(string: "half"))
             throw StatusError(.noPermission)
         }
-        router.stream(Self.brief, .bidirectional) { stream, _ in
+        router.stream(Self.brief, kind: .bidirectional) { stream, _ in
             try await stream.send(ByteBuffer(string: "only"))
             return ByteBuffer()
         }
-        router.stream(Self.endless, .bidirectional) { stream, _ in
+        router.stream(Self.endless, kind: .bidirectional) { stream, _ in
             try await stream.send(ByteBuffer(string: "begun"))
             do {
                 for try await _ in stream.items {}

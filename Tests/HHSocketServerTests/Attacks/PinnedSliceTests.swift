@@ -93,7 +93,7 @@ import Testing
         }
         router.handle(Self.keep) { request, _ in Self.part(of: request.body) }
         // An item is done with while its part waits.
-        router.stream(Self.sendBack, .bidirectional) { stream, _ in
+        router.stream(Self.sendBack, kind: .bidirectional) { stream, _ in
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for try await item in stream.items {
                     group.addTask { try await stream.send(Self.part(of: item)) }
@@ -102,7 +102,7 @@ import Testing
             }
             return ByteBuffer()
         }
-        router.stream(Self.useUpCredit, .serverStreaming) { stream, _ in
+        router.stream(Self.useUpCredit, kind: .serverStreaming) { stream, _ in
             while true { try await stream.send(ByteBuffer(repeating: 0x30, count: 1 << 14)) }
         }
         router.handleUntilCancelled(Self.hang)

@@ -29,7 +29,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         _ location: SourceLocation = #_sourceLocation
     ) {
         let begun =
-            switch window.begin(key(name), request, number: number, "waiter \(number)", now: now) {
+            switch window.begin(key(name), request: request, number: number, waiter: "waiter \(number)", now: now) {
             case .run: "run"
             case .wait: "wait"
             case .answered(let answer): "\(answer.body.readableBytes)"
@@ -99,7 +99,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     mutating func keyIsBoundToTypeAndBody(other: RequestFingerprint) {
         begin("a", is: "run")
         for _ in 0..<2 {
-            guard case .contradiction = window.begin(key("a"), other, number: 9, "", now: start) else {
+            guard case .contradiction = window.begin(key("a"), request: other, number: 9, waiter: "", now: start) else {
                 Issue.record("another request may have the key")
                 return
             }
@@ -114,7 +114,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         let other = IdempotencyKey(identity: "bob", key: "k")
         let nobodys = IdempotencyKey(identity: nil, key: "k")
         for key in [one, other, nobodys] {
-            guard case .run = window.begin(key, request, number: 1, "", now: start) else {
+            guard case .run = window.begin(key, request: request, number: 1, waiter: "", now: start) else {
                 Issue.record("\(key) is not the first")
                 continue
             }

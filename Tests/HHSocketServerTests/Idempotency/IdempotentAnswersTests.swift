@@ -13,10 +13,10 @@ import Testing
 
     private func answer(_ run: @Sendable @escaping () async -> Status) async -> (Status, IdempotentAnswers.Source) {
         let outcome = await self.answers.answer(
-            self.key,
-            self.request,
+            for: self.key,
+            request: self.request,
             of: .local,
-            { KeptAnswer(status: await run(), body: ByteBuffer(), metadata: [:]) },
+            run: { KeptAnswer(status: await run(), body: ByteBuffer(), metadata: [:]) },
             isKept: { $0.status.isKept }
         )
         return (outcome.answer.status, outcome.source)
@@ -69,10 +69,10 @@ import Testing
         of owner: IdempotencyOwner = .identity("ann")
     ) async -> IdempotentAnswers.Outcome {
         await answers.answer(
-            key,
-            self.request,
+            for: key,
+            request: self.request,
             of: owner,
-            { KeptAnswer(status: .ok, body: body, metadata: [:]) },
+            run: { KeptAnswer(status: .ok, body: body, metadata: [:]) },
             isKept: { _ in true }
         )
     }
@@ -114,10 +114,10 @@ import Testing
         let body = ByteBuffer(repeating: 0, count: 20_000)
         let first = Task {
             await answers.answer(
-                large,
-                self.request,
+                for: large,
+                request: self.request,
                 of: .identity("ann"),
-                {
+                run: {
                     begun.open()
                     try? await release.wait()
                     return KeptAnswer(status: .ok, body: body, metadata: [:])

@@ -95,7 +95,7 @@ private func newcomer(
     func aStreamThatWaitsForItsClientSparesNobody(kind: StreamKind) async throws {
         let type: UInt32 = 300
         var router = makeRouter()
-        router.stream(type, kind) { stream, _ in
+        router.stream(type, kind: kind) { stream, _ in
             if kind.clientStreams { for try await _ in stream.items {} }
             for _ in 0..<10 where kind.serverStreams { try await stream.send(ByteBuffer(repeating: 0, count: 1_000)) }
             return ByteBuffer()

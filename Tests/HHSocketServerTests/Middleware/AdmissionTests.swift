@@ -34,7 +34,7 @@ private final class Notes: ServerAdmission, RefusalObserver {
         return self.decision.withLockedValue { $0 }
     }
 
-    func refused(_ header: RequestHeader, _ status: Status, _ session: ServerSession) {
+    func refused(_ header: RequestHeader, with status: Status, in session: ServerSession) {
         self.refusals.withLockedValue {
             $0.append(Refusal(type: header.type, serial: header.serial, status: status))
         }

@@ -119,7 +119,7 @@ private final class FirstRequest: ServerAdmission {
                 _ = server.statistics
                 // As another connection does at the same time.
                 guard let (header, session) = first.found.withLockedValue({ $0 }) else { return }
-                middleware.refused(header, .overloaded, session)
+                middleware.refused(header, with: .overloaded, in: session)
             }
         }
         try await server.start()

@@ -113,7 +113,7 @@ import Testing
             time: configuration.time
         )
         let quota = ConnectionQuota.Limits(configuration.limits, descriptors: 1_000, loops: 1)
-        let core = ServerCore(configuration, .echo, quota, loopCount: 1)
+        let core = ServerCore(configuration, router: .echo, quota: quota, loopCount: 1)
         let settings = try ListenerSettings(index: 0, configuration.listeners[0], configuration)
         let bytes = configuration.limits.kernelSendBuffer
         let listener = try await ServerBootstrap(group: eventLoop)

@@ -75,7 +75,7 @@ import Testing
     @Test func itemInAHandlerCountsAsHeld() async throws {
         let (taken, next) = (Gate(), Gate())
         var router = makeStreamRouter()
-        router.stream(StreamCall.read, .clientStreaming) { stream, _ in
+        router.stream(StreamCall.read, kind: .clientStreaming) { stream, _ in
             var iterator = stream.items.makeAsyncIterator()
             let item = try await iterator.next()
             taken.open()
@@ -106,7 +106,7 @@ import Testing
             $0.maximumBufferedBytesPerConnection = 12_000_000
         }
         var router = makeStreamRouter(notes, on: executor)
-        router.stream(StreamCall.hang, .clientStreaming, on: executor) { stream, _ in
+        router.stream(StreamCall.hang, kind: .clientStreaming, on: executor) { stream, _ in
             for try await _ in stream.items {
                 notes.note("has an item")
                 try await untilCancelled()
@@ -132,7 +132,7 @@ import Testing
     @Test func aHandlerThatIsCancelledGivesBackWhatItHas() async throws {
         let taken = Gate()
         var router = makeStreamRouter()
-        router.stream(StreamCall.read, .clientStreaming) { stream, _ in
+        router.stream(StreamCall.read, kind: .clientStreaming) { stream, _ in
             for try await _ in stream.items {
                 taken.open()
                 try await untilCancelled()

@@ -70,7 +70,7 @@ import Testing
     @Test func anItemThatIsTooLongToSendIsTheHandlersError() async throws {
         let notes = StreamNotes()
         var router = makeStreamRouter()
-        router.stream(StreamCall.read, .serverStreaming) { stream, _ in
+        router.stream(StreamCall.read, kind: .serverStreaming) { stream, _ in
             do {
                 try await stream.send(ByteBuffer(repeating: 120, count: 1_001))
             } catch let error as StatusError {

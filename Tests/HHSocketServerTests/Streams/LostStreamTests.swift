@@ -83,7 +83,7 @@ import Testing
         let gate = Gate()
         let notes = StreamNotes()
         var router = makeStreamRouter()
-        router.stream(StreamCall.read, .clientStreaming) { stream, _ in
+        router.stream(StreamCall.read, kind: .clientStreaming) { stream, _ in
             var iterator = stream.items.makeAsyncIterator()
             let first = try await iterator.next().map { String(buffer: $0) } ?? "none"
             notes.note("first \(first)")
@@ -130,7 +130,7 @@ import Testing
     @Test func aSenderWhoseTaskIsCancelledDoesNotSend() async throws {
         let notes = StreamNotes()
         var router = makeStreamRouter()
-        router.stream(StreamCall.read, .serverStreaming) { stream, _ in
+        router.stream(StreamCall.read, kind: .serverStreaming) { stream, _ in
             let sender = Task {
                 try await stream.send(ByteBuffer(string: "0"))
                 notes.note("sent 0")

@@ -66,7 +66,7 @@ import Testing
     @Test(arguments: [HandlerExecutor.global, .connection])
     func aSecondReaderFailsAndTheFirstGetsTheItem(_ executor: HandlerExecutor) async throws {
         var router = Router()
-        router.stream(StreamCall.read, .bidirectional, on: executor) { stream, _ in
+        router.stream(StreamCall.read, kind: .bidirectional, on: executor) { stream, _ in
             async let first = stream.items.first { _ in true }
             try await eventually("the first reader") { stream.exchange.waitsForClient }
             var second = stream.items.makeAsyncIterator()

@@ -48,7 +48,7 @@ import Testing
     @Test func aClientGetsCreditWhenItsItemsAreTakenAndNotBefore() async throws {
         let gate = Gate()
         var router = Router()
-        router.stream(StreamCall.gather, .clientStreaming) { stream, _ in
+        router.stream(StreamCall.gather, kind: .clientStreaming) { stream, _ in
             var iterator = stream.items.makeAsyncIterator()
             try await gate.wait()
             _ = try await iterator.next()

@@ -48,7 +48,7 @@ func makeStreamRouter(
 ) -> Router {
     var router = Router()
     if let layer { router.use(layer) }
-    router.stream(StreamCall.count, .serverStreaming, on: executor) { stream, context in
+    router.stream(StreamCall.count, kind: .serverStreaming, on: executor) { stream, context in
         let count = Int(String(buffer: stream.request.body)) ?? 0
         for number in 0..<count {
             try await stream.send(ByteBuffer(string: "\(number)"))
@@ -57,16 +57,16 @@ func makeStreamRouter(
         context.answerMetadata = ["sent": "\(count)"]
         return ByteBuffer(string: "this is not sent")
     }
-    router.stream(StreamCall.gather, .clientStreaming, on: executor) { stream, _ in
+    router.stream(StreamCall.gather, kind: .clientStreaming, on: executor) { stream, _ in
         var all = ""
         for try await item in stream.items { all += String(buffer: item) + ";" }
         return ByteBuffer(string: all)
     }
-    router.stream(StreamCall.echo, .bidirectional, on: executor) { stream, _ in
+    router.stream(StreamCall.echo, kind: .bidirectional, on: executor) { stream, _ in
         for try await item in stream.items { try await stream.send(item) }
         return ByteBuffer()
     }
-    router.stream(StreamCall.hang, .bidirectional, on: executor) { stream, _ in
+    router.stream(StreamCall.hang, kind: .bidirectional, on: executor) { stream, _ in
         notes.note("hangs \(stream.request.serial)")
         do {
             try await notes.gate.wait()
@@ -77,14 +77,14 @@ func makeStreamRouter(
         return ByteBuffer()
     }
     router.handleSynchronously(StreamCall.plain) { request, _ in request.body }
-    router.stream(StreamCall.leave, .bidirectional, on: executor) { stream, _ in
+    router.stream(StreamCall.leave, kind: .bidirectional, on: executor) { stream, _ in
         for try await item in stream.items {
             try await stream.send(item)
             break
         }
         return ByteBuffer()
     }
-    router.stream(StreamCall.fail, .bidirectional, on: executor) { stream, context in
+    router.stream(StreamCall.fail, kind: .bidirectional, on: executor) { stream, context in
         for try await item in stream.items {
             context.answerMetadata = ["why": "because"]
             switch String(buffer: item) {
@@ -95,7 +95,7 @@ func makeStreamRouter(
         }
         return ByteBuffer()
     }
-    router.stream(StreamCall.read, .bidirectional, on: executor) { stream, _ in
+    router.stream(StreamCall.read, kind: .bidirectional, on: executor) { stream, _ in
         let serial = stream.request.serial
         notes.note("reads \(serial)")
         do throws(StatusError) {
@@ -107,7 +107,7 @@ func makeStreamRouter(
         notes.note("read \(serial)")
         return ByteBuffer()
     }
-    router.stream(StreamCall.flood, .serverStreaming, on: executor) { stream, _ in
+    router.stream(StreamCall.flood, kind: .serverStreaming, on: executor) { stream, _ in
         let item = stream.request.body
         notes.note("floods \(stream.request.serial)")
         do {
@@ -117,7 +117,7 @@ func makeStreamRouter(
             throw error
         }
     }
-    router.stream(StreamCall.refuse, .clientStreaming, on: executor) { stream, _ in
+    router.stream(StreamCall.refuse, kind: .clientStreaming, on: executor) { stream, _ in
         for try await _ in stream.items {}
         throw StatusError(.noPermission, body: ByteBuffer(string: "no"))
     }

@@ -63,7 +63,7 @@ import Testing
         let (streams, items, length) = (32, 32, 60_000)
         let (peak, running) = (Watched(0), Watched<SocketServer?>(nil))
         var router = makeStreamRouter()
-        router.stream(StreamCall.flood, .serverStreaming) { stream, _ in
+        router.stream(StreamCall.flood, kind: .serverStreaming) { stream, _ in
             for _ in 0..<items {
                 try await stream.send(ByteBuffer(repeating: 120, count: length))
                 let held = running.current?.bufferedBytes ?? 0

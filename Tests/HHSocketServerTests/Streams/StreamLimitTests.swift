@@ -78,7 +78,7 @@ import Testing
 
     @Test func theLimitsOfATypeCountStreams() async throws {
         var router = makeStreamRouter()
-        router.stream(StreamCall.read, .clientStreaming, limits: RouteLimits(maximumInFlight: 1)) { stream, _ in
+        router.stream(StreamCall.read, kind: .clientStreaming, limits: RouteLimits(maximumInFlight: 1)) { stream, _ in
             for try await _ in stream.items {}
             return ByteBuffer()
         }
@@ -100,7 +100,11 @@ import Testing
     @Test func theTimeoutOfATypeCoversItsStreams() async throws {
         var router = makeStreamRouter()
         let notes = StreamNotes()
-        router.stream(StreamCall.read, .bidirectional, limits: RouteLimits(timeout: .milliseconds(200))) { stream, _ in
+        router.stream(
+            StreamCall.read,
+            kind: .bidirectional,
+            limits: RouteLimits(timeout: .milliseconds(200))
+        ) { stream, _ in
             do throws(StatusError) {
                 for try await _ in stream.items {}
             } catch {

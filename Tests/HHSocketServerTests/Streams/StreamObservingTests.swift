@@ -34,7 +34,7 @@ private final class Observer: ServerMiddleware, ServerAdmission, RefusalObserver
         }
     }
 
-    func refused(_ header: RequestHeader, _ status: Status, _ session: ServerSession) {
+    func refused(_ header: RequestHeader, with status: Status, in session: ServerSession) {
         self.note("refuses \(header.serial) by \(status.rawValue)")
     }
 }

@@ -52,7 +52,7 @@ import Testing
     /// A reader that returned at the end of its items would answer before the violation arrives.
     private static func makeRouter(_ notes: StreamNotes, on executor: HandlerExecutor) -> Router {
         var router = makeStreamRouter(notes, on: executor)
-        router.stream(StreamCall.read, .bidirectional, on: executor) { stream, _ in
+        router.stream(StreamCall.read, kind: .bidirectional, on: executor) { stream, _ in
             do throws(StatusError) {
                 for try await _ in stream.items {}
             } catch {
@@ -178,7 +178,7 @@ import Testing
     @Test func aRequestOnAStreamWhoseAnswerWaitsIsAMistakeToo() async throws {
         let (first, second) = (Gate(), Gate())
         var router = makeStreamRouter()
-        router.stream(StreamCall.read, .serverStreaming, on: .connection) { stream, _ in
+        router.stream(StreamCall.read, kind: .serverStreaming, on: .connection) { stream, _ in
             try await (stream.request.serial == 50 ? first : second).wait()
             try await stream.send(ByteBuffer(repeating: 120, count: 80))
             return ByteBuffer()

@@ -19,7 +19,7 @@ struct EchoMeasurement: Sendable {
     func run(_ loops: [any EchoLoop], showsProgress: Bool) async throws -> EchoResult {
         async let cpu = CPUUse.measured(in: self.window, serverPID: self.parameters.serverPID)
         @Sendable func count() -> Int { loops.reduce(0) { $0 + $1.callsSoFar } }
-        let tally = try await LiveLine.shown(showsProgress, self.window, unit: "calls", count) {
+        let tally = try await LiveLine.shown(showsProgress, window: self.window, unit: "calls", count: count) {
             try await self.tally(of: loops)
         }
         guard tally.window.seconds > 0 else {

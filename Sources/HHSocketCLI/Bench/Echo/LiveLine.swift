@@ -38,9 +38,9 @@ struct LiveLine {
     ///   - count: The number that counts so far.
     static func shown<Measured: Sendable>(
         _ isShown: Bool,
-        _ window: MeasuredWindow,
+        window: MeasuredWindow,
         unit: String,
-        _ count: @escaping @Sendable () -> Int,
+        count: @escaping @Sendable () -> Int,
         while measure: () async throws -> Measured
     ) async throws -> Measured {
         guard isShown else { return try await measure() }

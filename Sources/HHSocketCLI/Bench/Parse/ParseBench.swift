@@ -83,7 +83,7 @@ struct ParseBench {
     /// Measures frames that are lent to a closure.
     func borrowed(seconds: Double) throws -> Result {
         let pieces = self.pieces
-        return try self.measure("ours-borrowed", seconds) { sum in
+        return try self.measure("ours-borrowed", for: seconds) { sum in
             try self.stream.withUnsafeReadableBytes { bytes in
                 var decoder = self.makeDecoder()
                 for piece in pieces {
@@ -98,7 +98,7 @@ struct ParseBench {
     /// Measures frames that outlive the read.
     func owned(seconds: Double) throws -> Result {
         let pieces = self.pieces.compactMap { self.stream.getSlice(at: $0.lowerBound, length: $0.count) }
-        return try self.measure("ours-owned", seconds) { sum in
+        return try self.measure("ours-owned", for: seconds) { sum in
             var decoder = self.makeDecoder()
             for piece in pieces {
                 decoder.append(piece)
@@ -120,7 +120,7 @@ struct ParseBench {
     }
 
     /// Makes one pass to warm up, then as many as `seconds` requires.
-    private func measure(_ peer: String, _ seconds: Double, _ pass: (inout Sum) throws -> Void) throws -> Result {
+    private func measure(_ peer: String, for seconds: Double, _ pass: (inout Sum) throws -> Void) throws -> Result {
         let clock = ContinuousClock()
         func checkedPass() throws {
             var sum = Sum()

@@ -22,8 +22,8 @@ final class MeasuredStream: Sendable {
 
     init(
         _ client: SocketClient,
-        _ direction: StreamDirection,
-        _ item: ByteBuffer,
+        direction: StreamDirection,
+        item: ByteBuffer,
         timeout: Duration,
         isOver: ManagedAtomic<Bool>
     ) {

@@ -52,7 +52,7 @@ struct StreamBench: Sendable {
         let timeout = Duration.seconds(self.parameters.warmup + self.parameters.seconds + Self.patience)
         let streams = clients.flatMap { client in
             (0..<self.parameters.inFlight).map { _ in
-                MeasuredStream(client, self.direction, item, timeout: timeout, isOver: isOver)
+                MeasuredStream(client, direction: self.direction, item: item, timeout: timeout, isOver: isOver)
             }
         }
         for (index, client) in clients.enumerated() {
@@ -66,8 +66,8 @@ struct StreamBench: Sendable {
         )
         @Sendable func count() -> Int { streams.reduce(0) { $0 + $1.counter.value } }
         let calls = CallsBeside(self.parameters, window)
-        let measured = try await LiveLine.shown(showsProgress, window, unit: "items", count) {
-            try await self.run(streams, calls, of: clients, window, isOver, count)
+        let measured = try await LiveLine.shown(showsProgress, window: window, unit: "items", count: count) {
+            try await self.run(streams, with: calls, of: clients, in: window, isOver: isOver, count: count)
         }
         guard let sample = measured.sample, sample.seconds > 0 else {
             throw EchoFailure("interrupted before anything was measured")
@@ -96,11 +96,11 @@ struct StreamBench: Sendable {
     /// others.
     private func run(
         _ streams: [MeasuredStream],
-        _ calls: CallsBeside?,
+        with calls: CallsBeside?,
         of clients: [SocketClient],
-        _ window: MeasuredWindow,
-        _ isOver: ManagedAtomic<Bool>,
-        _ count: @escaping @Sendable () -> Int
+        in window: MeasuredWindow,
+        isOver: ManagedAtomic<Bool>,
+        count: @escaping @Sendable () -> Int
     ) async throws -> Measured {
         try await withThrowingTaskGroup(of: Measured.self) { group in
             for (index, stream) in streams.enumerated() {

@@ -15,8 +15,8 @@ struct MessageBuilder {
     init(
         _ message: Google_Protobuf_DescriptorProto,
         _ name: String,
-        _ file: ProtoFile,
-        _ features: ProtoFeatures,
+        file: ProtoFile,
+        features: ProtoFeatures,
         mapEntries: Set<String>
     ) {
         self.message = message
@@ -52,7 +52,7 @@ struct MessageBuilder {
             jsonName: field.hasJsonName ? field.jsonName : FieldDescriptor.jsonName(of: field.name),
             number: UInt32(field.number),
             kind: kind,
-            presence: self.presence(field, kind, features),
+            presence: self.presence(of: field, kind: kind, features: features),
             comment: comment,
             typeName: typeName,
             isMap: field.label == .repeated && typeName.map(self.mapEntries.contains) == true,
@@ -93,9 +93,9 @@ struct MessageBuilder {
     }
 
     private func presence(
-        _ field: Google_Protobuf_FieldDescriptorProto,
-        _ kind: FieldKind,
-        _ features: ProtoFeatures
+        of field: Google_Protobuf_FieldDescriptorProto,
+        kind: FieldKind,
+        features: ProtoFeatures
     ) -> FieldDescriptor.Presence {
         switch field.label {
         case .required: return .required

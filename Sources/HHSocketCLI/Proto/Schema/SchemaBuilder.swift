@@ -52,54 +52,47 @@ struct SchemaBuilder {
             )
         }
         let comments = ProtoComments(file)
-        let origin = ProtoFile(
-            name: file.name,
-            package: file.package,
-            isAskedFor: isAskedFor,
-            features: features
-        )
+        let origin = ProtoFile(name: file.name, package: file.package, isAskedFor: isAskedFor, features: features)
         self.schema.files.append(origin)
         for (index, message) in file.messageType.enumerated() {
-            try self.add(message, in: file.package, origin, features, comments, [4, Int32(index)], depth: 1)
+            try self.add(message, in: file.package, file: origin, features: features, comments: comments[4, index])
         }
         for (index, declaration) in file.enumType.enumerated() {
-            try self.add(declaration, in: file.package, origin, features, comments, [5, Int32(index)])
+            try self.add(declaration, in: file.package, file: origin, features: features, comments: comments[5, index])
         }
         for (index, field) in file.extension.enumerated() {
-            try self.add(field, in: file.package, origin, features, comment: comments[[7, Int32(index)]])
+            try self.add(field, in: file.package, file: origin, features: features, comment: comments[7, index].own)
         }
         for (index, service) in file.service.enumerated() {
-            self.schema.services.append(Self.service(service, in: file, comments, [6, Int32(index)]))
+            self.schema.services.append(Self.service(service, in: file, comments: comments[6, index]))
         }
     }
 
     private mutating func add(
         _ message: Google_Protobuf_DescriptorProto,
         in scope: String,
-        _ file: ProtoFile,
-        _ outer: ProtoFeatures,
-        _ comments: ProtoComments,
-        _ path: [Int32],
-        depth: Int
+        file: ProtoFile,
+        features outer: ProtoFeatures,
+        comments: ProtoComments
     ) throws(ProtoError) {
         let name = Self.join(scope, message.name)
         let features = outer.overridden(by: message.options.features)
         // protobuf's own limit.
-        guard depth <= 32 else { throw ProtoError("\(file.name): messages are nested too deeply") }
+        guard comments.depth <= 32 else { throw ProtoError("\(file.name): messages are nested too deeply") }
         guard self.schema.messages[name] == nil else { throw ProtoError("\(file.name): \(name) is declared twice") }
         for (index, inner) in message.nestedType.enumerated() {
-            try self.add(inner, in: name, file, features, comments, path + [3, Int32(index)], depth: depth + 1)
+            try self.add(inner, in: name, file: file, features: features, comments: comments[3, index])
         }
         for (index, declaration) in message.enumType.enumerated() {
-            try self.add(declaration, in: name, file, features, comments, path + [4, Int32(index)])
+            try self.add(declaration, in: name, file: file, features: features, comments: comments[4, index])
         }
         for (index, field) in message.extension.enumerated() {
-            try self.add(field, in: name, file, features, comment: comments[path + [6, Int32(index)]])
+            try self.add(field, in: name, file: file, features: features, comment: comments[6, index].own)
         }
-        let builder = MessageBuilder(message, name, file, features, mapEntries: self.mapEntries)
+        let builder = MessageBuilder(message, name, file: file, features: features, mapEntries: self.mapEntries)
         var fields: [ProtoField] = []
         for (index, field) in message.field.enumerated() {
-            fields.append(try builder.field(field, comment: comments[path + [2, Int32(index)]]))
+            fields.append(try builder.field(field, comment: comments[2, index].own))
         }
         fields.sort { $0.number < $1.number }
         let descriptor = try builder.descriptor(fields, self.descriptors)
@@ -107,7 +100,7 @@ struct SchemaBuilder {
         self.schema.messages[name] = ProtoMessage(
             name: name,
             file: file.name,
-            comment: comments[path],
+            comment: comments.own,
             fields: fields,
             isMapEntry: message.options.mapEntry,
             pushType: message.options.getExtensionValue(ext: CustomOptions.pushType),
@@ -119,17 +112,16 @@ struct SchemaBuilder {
     private mutating func add(
         _ declaration: Google_Protobuf_EnumDescriptorProto,
         in scope: String,
-        _ file: ProtoFile,
-        _ outer: ProtoFeatures,
-        _ comments: ProtoComments,
-        _ path: [Int32]
+        file: ProtoFile,
+        features outer: ProtoFeatures,
+        comments: ProtoComments
     ) throws(ProtoError) {
         let name = Self.join(scope, declaration.name)
         guard self.schema.enums[name] == nil else { throw ProtoError("\(file.name): \(name) is declared twice") }
         let type = ProtoEnum(
             name: name,
             file: file.name,
-            comment: comments[path],
+            comment: comments.own,
             values: declaration.value.map { .init(name: $0.name, number: $0.number) },
             isClosed: outer.overridden(by: declaration.options.features).hasClosedEnums
         )
@@ -141,14 +133,14 @@ struct SchemaBuilder {
     private mutating func add(
         _ extension: Google_Protobuf_FieldDescriptorProto,
         in scope: String,
-        _ file: ProtoFile,
-        _ features: ProtoFeatures,
+        file: ProtoFile,
+        features: ProtoFeatures,
         comment: String
     ) throws(ProtoError) {
         let extended = Self.fullName(`extension`.extendee)
         let isItem = self.messageSets.contains(extended)
         // It is a field of no message here.
-        let builder = MessageBuilder(.init(), extended, file, features, mapEntries: self.mapEntries)
+        let builder = MessageBuilder(.init(), extended, file: file, features: features, mapEntries: self.mapEntries)
         var field = try builder.field(`extension`, comment: comment, isMessageSetItem: isItem)
         field.name = Self.join(scope, `extension`.name)
         field.jsonName = "[\(field.name)]"
@@ -168,14 +160,13 @@ struct SchemaBuilder {
     private static func service(
         _ service: Google_Protobuf_ServiceDescriptorProto,
         in file: Google_Protobuf_FileDescriptorProto,
-        _ comments: ProtoComments,
-        _ path: [Int32]
+        comments: ProtoComments
     ) -> ProtoService {
         let name = Self.join(file.package, service.name)
         let methods = service.method.enumerated().map { index, method in
             ProtoMethod(
                 name: "\(name)/\(method.name)",
-                comment: comments[path + [2, Int32(index)]],
+                comment: comments[2, index].own,
                 request: Self.fullName(method.inputType),
                 response: Self.fullName(method.outputType),
                 requestIsStream: method.clientStreaming,
@@ -183,7 +174,7 @@ struct SchemaBuilder {
                 type: method.options.getExtensionValue(ext: CustomOptions.messageType)
             )
         }
-        return ProtoService(name: name, file: file.name, comment: comments[path], methods: methods)
+        return ProtoService(name: name, file: file.name, comment: comments.own, methods: methods)
     }
 
     /// Checks that all referenced types are declared.

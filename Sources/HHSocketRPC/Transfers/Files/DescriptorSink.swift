@@ -79,6 +79,6 @@ extension TransferClient {
     ///   share.
     package func get(_ id: TransferID, toDescriptor descriptor: CInt) -> Transfer {
         let sink = DescriptorSink(descriptor, what: "get of \(id)")
-        return self.begin(nil) { GetRun(id, sink, $0) }
+        return self.begin(nil) { GetRun(id, to: sink, $0) }
     }
 }

@@ -344,7 +344,9 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
             self.bytesMoved += piece.length
             actions.append(.send(piece))
         }
-        if sending.reading == nil, sending.ready == nil, let piece = self.nextPiece(sending, size, reported) {
+        if sending.reading == nil, sending.ready == nil,
+            let piece = self.nextPiece(of: sending, size: size, reported: reported)
+        {
             self.lastPiece = piece.number
             sending.next = piece.end
             sending.reading = piece
@@ -358,7 +360,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         return actions
     }
 
-    private func nextPiece(_ sending: Sending, _ size: UInt64, _ reported: UInt64) -> Piece? {
+    private func nextPiece(of sending: Sending, size: UInt64, reported: UInt64) -> Piece? {
         let length = min(self.pieceLength(sending), size - sending.next)
         guard length > 0, sending.next - reported + length <= max(self.settings.window, self.settings.pieceLength)
         else { return nil }

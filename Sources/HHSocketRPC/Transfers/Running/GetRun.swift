@@ -25,7 +25,7 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
     /// The numbers of unwritten bytes at which taking items stops and resumes.
     private static let marks = (high: 2 << 20, low: 1 << 20)
 
-    init(_ id: TransferID, _ sink: any TransferSink, maximumSize: UInt64? = nil, _ setting: TransferSetting) {
+    init(_ id: TransferID, to sink: any TransferSink, maximumSize: UInt64? = nil, _ setting: TransferSetting) {
         var settings = Machine.Settings()
         settings.attempts.timeout = setting.options.timeout
         if let maximumSize { settings.maximumSize = maximumSize }

@@ -72,7 +72,7 @@ final class ProxyAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         self.peer.core.books.peerLog.write(
             .warning,
             "a proxy sent no valid PROXY header",
-            [
+            metadata: [
                 "remote": "\(context.remoteAddress.map { "\($0)" } ?? "unknown")",
                 "listener": "\(self.peer.listener.endpoint)",
                 "reason": "\(fault)",

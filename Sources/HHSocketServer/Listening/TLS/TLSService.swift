@@ -62,13 +62,13 @@ final class TLSService: Sendable {
         // certificate.
         var probe = self.settings
         (probe.trust, probe.verification) = (nil, .none)
-        for identity in identities.all { _ = try Self.context(probe, identity) }
+        for identity in identities.all { _ = try Self.context(probe, identity: identity) }
         if let predecessor, predecessor.settings == self.settings {
             (self.context, self.identities) = (predecessor.context, predecessor.identities)
         } else {
             let box = NIOLockedValueBox(identities)
             self.identities = box
-            self.context = try Self.context(self.settings, identities.standard) { name in
+            self.context = try Self.context(self.settings, identity: identities.standard) { name in
                 box.withLockedValue { $0 }.identity(for: name)
             }
         }
@@ -113,8 +113,8 @@ final class TLSService: Sendable {
     /// - Parameter identities: The certificate for a client that names a host; nil: always `identity`.
     private static func context(
         _ settings: Settings,
-        _ identity: ServerIdentities.Identity,
-        _ identities: (@Sendable (String?) -> ServerIdentities.Identity)? = nil
+        identity: ServerIdentities.Identity,
+        identities: (@Sendable (String?) -> ServerIdentities.Identity)? = nil
     ) throws(SocketError) -> NIOSSLContext {
         var configuration = TLSConfiguration.makeServerConfiguration(
             certificateChain: identity.chain.map { .certificate($0) },

@@ -17,7 +17,7 @@ extension TransferService {
         do {
             try await self.send(stream, context)
         } catch {
-            throw await self.end(stream, error, .get, context) { failure in
+            throw await self.end(stream, because: error, method: .get, context: context) { failure in
                 var item = Hhsocket_GetItem()
                 item.kind = .failure(failure)
                 return try ByteBuffer(message: item)
@@ -29,7 +29,7 @@ extension TransferService {
         guard let request: Hhsocket_GetRequest = try? stream.request.body.message() else {
             throw TransferError(.invalidRequest, "the server was sent a message other than GetRequest")
         }
-        let id = try await self.admit(.get, request.id, context)
+        let id = try await self.admit(.get, id: request.id, context: context)
         var busy = Hhsocket_GetItem()
         busy.busy = true
         let reader = try await self.fromStore(stream, sign: ByteBuffer(message: busy)) {

@@ -11,13 +11,13 @@ extension TransferService {
         do {
             // Another writer may begin while this one waits for its client.
             try await withThrowingTaskGroup(of: Void.self) { group in
-                group.addTask { try await self.receive(stream, context, end) }
+                group.addTask { try await self.receive(stream, context, end: end) }
                 group.addTask { try await end.wait() }
                 defer { group.cancelAll() }
                 try await group.next()
             }
         } catch {
-            throw await self.end(stream, end.error ?? error, .put, context) { failure in
+            throw await self.end(stream, because: end.error ?? error, method: .put, context: context) { failure in
                 var report = Hhsocket_PutReport()
                 report.failure = failure
                 return try ByteBuffer(message: report)
@@ -25,7 +25,7 @@ extension TransferService {
         }
     }
 
-    private func receive(_ stream: ServerStream, _ context: ServerContext, _ end: PutEnd) async throws {
+    private func receive(_ stream: ServerStream, _ context: ServerContext, end: PutEnd) async throws {
         var session = PutSession()
         var items = stream.items.makeAsyncIterator()
         guard let first = try await items.next() else { throw session.endedEarly() }
@@ -38,9 +38,9 @@ extension TransferService {
         try await self.ask(TransferRequest(beginning), context)
         switch try await self.begin(
             TransferPut(beginning, owner: context.session.transferOwner),
-            beginning,
-            stream,
-            end
+            beginning: beginning,
+            stream: stream,
+            end: end
         ) {
         case .complete: break
         case .needsHash: return try await stream.send(PutSession.hashNeededItem())
@@ -50,8 +50,8 @@ extension TransferService {
             }
             do {
                 try await stream.send(session.begun(at: writer.offset, isChanged: isChanged).item)
-                try await self.receiveContent(&session, &items, stream, writer) { sha256 in
-                    try await self.identify(beginning, writer, as: sha256, context)
+                try await self.receiveContent(in: &session, from: &items, of: stream, into: writer) { sha256 in
+                    try await self.identify(beginning, writer: writer, as: sha256, context: context)
                 }
             } catch {
                 await writer.close()
@@ -70,9 +70,9 @@ extension TransferService {
 
     private func begin(
         _ put: TransferPut,
-        _ beginning: PutSession.Beginning,
-        _ stream: ServerStream,
-        _ end: PutEnd
+        beginning: PutSession.Beginning,
+        stream: ServerStream,
+        end: PutEnd
     ) async throws -> Begun {
         let onEnd: @Sendable (any Error) -> Void = { end.resume(throwing: $0) }
         return try await self.fromStore(stream, sign: PutSession.busyItem()) {
@@ -92,9 +92,9 @@ extension TransferService {
     /// The hash of the file, which was not known at the beginning, has arrived.
     private func identify(
         _ beginning: PutSession.Beginning,
-        _ writer: any TransferWriter,
+        writer: any TransferWriter,
         as sha256: TransferDigest,
-        _ context: ServerContext
+        context: ServerContext
     ) async throws {
         var beginning = beginning
         beginning.sha256 = sha256
@@ -110,32 +110,36 @@ extension TransferService {
     }
 
     private func receiveContent(
-        _ session: inout PutSession,
-        _ items: inout ServerStream.Items.Iterator,
-        _ stream: ServerStream,
-        _ writer: any TransferWriter,
-        _ identify: (TransferDigest) async throws -> Void
+        in session: inout PutSession,
+        from items: inout ServerStream.Items.Iterator,
+        of stream: ServerStream,
+        into writer: any TransferWriter,
+        identify: (TransferDigest) async throws -> Void
     ) async throws {
         if let writer = writer as? any ThreadedTransferWriter,
             #available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
         {
             // Nothing changes threads between the connection's and the one that writes.
             try await withTaskExecutorPreference(writer.executor) {
-                try await self.receiveContent(&session, &items, stream, identify) { try await writer.appendHere($0) }
+                try await self.receiveContent(in: &session, from: &items, of: stream, identify: identify) {
+                    try await writer.appendHere($0)
+                }
             }
         } else {
-            try await self.receiveContent(&session, &items, stream, identify) { try await writer.append($0) }
+            try await self.receiveContent(in: &session, from: &items, of: stream, identify: identify) {
+                try await writer.append($0)
+            }
         }
         try await self.fromStore(stream, sign: PutSession.busyItem()) { try await writer.finish() }
     }
 
     /// Receives all that is still to come, and has `append` write it.
     private func receiveContent(
-        _ session: inout PutSession,
-        _ items: inout ServerStream.Items.Iterator,
-        _ stream: ServerStream,
-        _ identify: (TransferDigest) async throws -> Void,
-        _ append: ([ByteBuffer]) async throws -> Void
+        in session: inout PutSession,
+        from items: inout ServerStream.Items.Iterator,
+        of stream: ServerStream,
+        identify: (TransferDigest) async throws -> Void,
+        append: ([ByteBuffer]) async throws -> Void
     ) async throws {
         while !session.isWhole {
             guard let item = try await items.next() else { throw session.endedEarly() }

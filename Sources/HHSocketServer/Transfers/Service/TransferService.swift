@@ -60,11 +60,16 @@ extension Router {
     ) {
         var streamLimits = limits
         streamLimits.timeout = limits.timeout ?? .seconds(365 * 86_400)
-        self.stream(transfers.types.put, .bidirectional, on: executor, limits: streamLimits) { stream, context in
+        self.stream(transfers.types.put, kind: .bidirectional, on: executor, limits: streamLimits) { stream, context in
             try await StoreTurn.of(context) { try await transfers.put(stream, context) }
             return ByteBuffer()
         }
-        self.stream(transfers.types.get, .serverStreaming, on: executor, limits: streamLimits) { stream, context in
+        self.stream(
+            transfers.types.get,
+            kind: .serverStreaming,
+            on: executor,
+            limits: streamLimits
+        ) { stream, context in
             try await StoreTurn.of(context) { try await transfers.get(stream, context) }
             return ByteBuffer()
         }
@@ -94,13 +99,13 @@ extension TransferService {
         let message: Hhsocket_FindRequest = try request.message()
         var reply = Hhsocket_FindReply()
         do {
-            let id = try await self.admit(.find, message.id, context)
+            let id = try await self.admit(.find, id: message.id, context: context)
             let stored = try await self.fromStore { try await self.store.find(id) }
             guard let stored else { throw FolderTransferStore.notFound(id) }
             reply.file = stored.file.message
             reply.modified = stored.modifiedNanoseconds
         } catch {
-            reply.failure = try self.failure(error, .find, context)
+            reply.failure = try self.failure(for: error, method: .find, context: context)
         }
         return try ByteBuffer(message: reply)
     }
@@ -109,21 +114,21 @@ extension TransferService {
         let message: Hhsocket_DiscardRequest = try request.message()
         var reply = Hhsocket_DiscardReply()
         do {
-            let id = try await self.admit(.discard, message.id, context)
+            let id = try await self.admit(.discard, id: message.id, context: context)
             reply.discarded = try await self.fromStore { try await self.store.discard(id, writer: message.writer) }
         } catch {
-            reply.failure = try self.failure(error, .discard, context)
+            reply.failure = try self.failure(for: error, method: .discard, context: context)
         }
         return try ByteBuffer(message: reply)
     }
 
     private func failure(
-        _ error: any Error,
-        _ method: TransferRequest.Method,
-        _ context: ServerContext
+        for error: any Error,
+        method: TransferRequest.Method,
+        context: ServerContext
     ) throws -> Hhsocket_TransferFailure {
         let ending = TransferEnding(error)
-        self.log(ending, method, context)
+        self.log(ending, method: method, context: context)
         guard let told = ending.told else { throw ending.thrown }
         return told.failure
     }
@@ -135,8 +140,8 @@ extension TransferService {
     /// Checks an id, and asks the application.
     func admit(
         _ method: TransferRequest.Method,
-        _ id: String,
-        _ context: ServerContext
+        id: String,
+        context: ServerContext
     ) async throws -> TransferID {
         guard let id = TransferID(id) else { throw TransferError.invalidID(id) }
         try await self.ask(TransferRequest(method: method, id: id), context)
@@ -177,10 +182,10 @@ extension TransferService {
         while (try? await Task.sleep(for: self.busyInterval)) != nil, (try? await stream.send(sign)) != nil {}
     }
 
-    func log(_ ending: TransferEnding, _ method: TransferRequest.Method, _ context: ServerContext) {
+    func log(_ ending: TransferEnding, method: TransferRequest.Method, context: ServerContext) {
         guard let line = ending.logged else { return }
         let metadata: Logger.Metadata = ["method": "\(method)", "error": "\(line)"]
-        context.session.peerLog.write(.warning, "a transfer has failed", metadata, by: context.logger)
+        context.session.peerLog.write(.warning, "a transfer has failed", metadata: metadata, by: context.logger)
     }
 
     /// Tells the client of a stream how it ends.
@@ -189,13 +194,13 @@ extension TransferService {
     /// - Returns: The error that the handler throws.
     func end(
         _ stream: ServerStream,
-        _ error: any Error,
-        _ method: TransferRequest.Method,
-        _ context: ServerContext,
-        _ item: (Hhsocket_TransferFailure) throws -> ByteBuffer
+        because error: any Error,
+        method: TransferRequest.Method,
+        context: ServerContext,
+        item: (Hhsocket_TransferFailure) throws -> ByteBuffer
     ) async -> any Error {
         let ending = TransferEnding(error)
-        self.log(ending, method, context)
+        self.log(ending, method: method, context: context)
         if let told = ending.told, let item = try? item(told.failure) { try? await stream.send(item) }
         return ending.thrown
     }

@@ -14,7 +14,7 @@ extension FolderTransferStore: EarlyTransferStore {
         // A file that changes again and again is not the one that is put.
         for attempt in 0..<4 {
             let begun = try await self.inTurn(of: put.id) { [hashed] in
-                try self.beginNow(put, hashed, mayHash: attempt < 3, onEnd)
+                try self.beginNow(put, hashed: hashed, mayHash: attempt < 3, onEnd: onEnd)
             }
             switch begun {
             case .complete: return .complete
@@ -31,7 +31,7 @@ extension FolderTransferStore: EarlyTransferStore {
     ) async throws -> (any EarlyTransferWriter, isChanged: Bool)? {
         await self.removeExpired()
         let begun = try await self.inTurn(of: put.id) {
-            try self.mayBeginEarly(put) ? self.beginNow(put, nil, mayHash: false, onEnd) : nil
+            try self.mayBeginEarly(put) ? self.beginNow(put, hashed: nil, mayHash: false, onEnd: onEnd) : nil
         }
         guard case .unfinished(let writer, let isChanged) = begun else { return nil }
         return (writer, isChanged)
@@ -81,9 +81,9 @@ extension FolderTransferStore: EarlyTransferStore {
 
     private func beginNow(
         _ put: TransferPut,
-        _ hashed: HashRecord?,
+        hashed: HashRecord?,
         mayHash: Bool,
-        _ onEnd: @escaping @Sendable (any Error) -> Void
+        onEnd: @escaping @Sendable (any Error) -> Void
     ) throws -> Begun {
         try self.withRoot { root in
             let visible = try self.visible(put.id, in: root)
@@ -186,9 +186,9 @@ extension FolderTransferStore: EarlyTransferStore {
             }
             content =
                 if plan.isContentKept, let found {
-                    try self.continued(put, plan, found, old, place)
+                    try self.continued(put, plan: plan, found: found, old: old, at: place)
                 } else {
-                    try self.renewed(put, plan, found?.record, old, place, in: folder)
+                    try self.renewed(put, plan: plan, former: found?.record, old: old, at: place, in: folder)
                 }
         } catch {
             if let old { self.fileSystem.close(old) }
@@ -219,10 +219,10 @@ extension FolderTransferStore: EarlyTransferStore {
     /// Continues the received part of this content.
     private func continued(
         _ put: TransferPut,
-        _ plan: UnfinishedLedger.Plan,
-        _ found: Unfinished,
-        _ old: CInt?,
-        _ place: OpenFiles.Place
+        plan: UnfinishedLedger.Plan,
+        found: Unfinished,
+        old: CInt?,
+        at place: OpenFiles.Place
     ) throws -> UnfinishedContent {
         guard let old else {
             // The hash is continued as well.
@@ -233,18 +233,18 @@ extension FolderTransferStore: EarlyTransferStore {
             return content
         }
         let status = try self.fileSystem.status(old)
-        let hash = self.takePartialHash(of: .unfinished(put.id), FileKey(status))
+        let hash = self.takePartialHash(of: .unfinished(put.id), FileKey(status)) ?? PartialHash()
         let name = found.record.contentName
-        return UnfinishedContent(old, place, name, put.file, offset: status.size, hash: hash ?? PartialHash())
+        return UnfinishedContent(old, at: place, name: name, file: put.file, offset: status.size, hash: hash)
     }
 
     /// Begins the content that the record describes.
     private func renewed(
         _ put: TransferPut,
-        _ plan: UnfinishedLedger.Plan,
-        _ former: UnfinishedRecord?,
-        _ old: CInt?,
-        _ place: OpenFiles.Place,
+        plan: UnfinishedLedger.Plan,
+        former: UnfinishedRecord?,
+        old: CInt?,
+        at place: OpenFiles.Place,
         in folder: CInt
     ) throws -> UnfinishedContent {
         self.end(put.id, Self.reason(plan, put.id))
@@ -255,7 +255,7 @@ extension FolderTransferStore: EarlyTransferStore {
         let descriptor = try self.fileSystem.create(name, in: folder)
         _ = self.fileSystem.lock(descriptor)
         if let old { self.fileSystem.close(old) }
-        return UnfinishedContent(descriptor, place, name, put.file)
+        return UnfinishedContent(descriptor, at: place, name: name, file: put.file)
     }
 
     private static func reason(_ plan: UnfinishedLedger.Plan, _ id: TransferID) -> any Error {

@@ -40,11 +40,11 @@ extension FolderTransferStore {
     private func openNow(_ id: TransferID, _ hashed: HashRecord?) throws -> Opened {
         try self.withRoot { root in
             guard case .file(let descriptor, let status) = try self.openVisible(id, in: root) else { return .absent }
-            let file = ReadFile(self, id, FileKey(status), descriptor)
+            let file = ReadFile(self, id: id, key: FileKey(status), descriptor: descriptor)
             let record = hashed?.key == FileKey(status) ? hashed : try self.knownHash(of: id, status, in: root)
             guard let record else { return .needsHash }
             self.openFiles.use(file)
-            return .reader(FolderTransferReader(self, id, file, record))
+            return .reader(FolderTransferReader(self, id: id, file: file, record: record))
         }
     }
 
@@ -245,7 +245,7 @@ struct FolderTransferReader: TransferItemReader {
     private let id: TransferID
     private let file: ReadFile
 
-    init(_ store: FolderTransferStore, _ id: TransferID, _ file: ReadFile, _ record: HashRecord) {
+    init(_ store: FolderTransferStore, id: TransferID, file: ReadFile, record: HashRecord) {
         self.stored = StoredFile(record)
         self.store = store
         self.id = id
@@ -310,7 +310,7 @@ final class ReadFile: Sendable {
     private let key: FileKey
     private let state: NIOLockedValueBox<(descriptor: CInt?, users: Int)>
 
-    init(_ store: FolderTransferStore, _ id: TransferID, _ key: FileKey, _ descriptor: CInt) {
+    init(_ store: FolderTransferStore, id: TransferID, key: FileKey, descriptor: CInt) {
         self.store = store
         self.id = id
         self.key = key

@@ -176,12 +176,12 @@ extension FolderTransferStore {
                 self.remove(live, error)
                 throw error
             }
-            try self.publish(live, name, file, in: root)
+            try self.publish(live, name: name, file: file, in: root)
         }
     }
 
     /// Makes the file visible.
-    private func publish(_ live: LivePut, _ name: String, _ file: TransferFile, in root: CInt) throws {
+    private func publish(_ live: LivePut, name: String, file: TransferFile, in root: CInt) throws {
         let published = try self.withFolder(FolderNames.unfinished, in: root, makes: false) { folder in
             do throws(SystemError) {
                 try self.fileSystem.rename(name, in: folder, to: live.id.description, in: root)

@@ -46,7 +46,7 @@ struct HashRecord: Hashable, Sendable {
 
     /// Nil for bytes that ``bytes`` has not made.
     init?(bytes: [UInt8]) {
-        let record: Self? = SealedRecord.open(bytes, Self.kind) { record in
+        let record: Self? = SealedRecord.open(bytes, kind: Self.kind) { record in
             guard let id = record.readShortString().flatMap({ TransferID($0) }),
                 let size = record.readInteger(as: UInt64.self),
                 let modified = record.readInteger(as: Int64.self),

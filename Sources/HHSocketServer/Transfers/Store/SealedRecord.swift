@@ -19,8 +19,8 @@ enum SealedRecord {
     /// damaged or of another kind.
     static func open<Content>(
         _ bytes: [UInt8],
-        _ kind: String,
-        _ read: (inout ByteBuffer) -> Content?
+        kind: String,
+        read: (inout ByteBuffer) -> Content?
     ) -> Content? {
         guard bytes.count <= Self.maximumLength, bytes.count >= SHA256.byteCount else { return nil }
         let count = bytes.count - SHA256.byteCount

@@ -60,9 +60,9 @@ struct UnfinishedContent: Sendable {
 
     init(
         _ descriptor: CInt,
-        _ place: OpenFiles.Place,
-        _ name: String,
-        _ file: TransferFile,
+        at place: OpenFiles.Place,
+        name: String,
+        file: TransferFile,
         offset: UInt64 = 0,
         hash: PartialHash = PartialHash()
     ) {

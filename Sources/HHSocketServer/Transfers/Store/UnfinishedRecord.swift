@@ -80,7 +80,7 @@ struct UnfinishedRecord: Hashable, Sendable {
 
     /// Nil for bytes that ``bytes`` has not made, or not like this.
     init?(bytes: [UInt8]) {
-        let record: Self? = SealedRecord.open(bytes, Self.kind) { Self(reading: &$0) }
+        let record: Self? = SealedRecord.open(bytes, kind: Self.kind) { Self(reading: &$0) }
         guard let record else { return nil }
         self = record
     }

@@ -472,18 +472,22 @@ public struct FrameDecoder: Sendable {
         let (consumed, header) = try self.fillPartial(from: bytes)
         guard let header else { return Stride(length: consumed, isWaiting: true) }
         try self.lendPartial(header, body)
-        self.emptyPartial()
         return Stride(length: consumed)
     }
 
+    /// Lends the frame that `partial` consists of, which is empty afterwards.
     private mutating func lendPartial(
         _ header: FrameHeader,
         _ body: (View, ByteBuffer?) -> Void
     ) throws(FrameError) {
-        let partial = self.partial
+        var partial = ByteBuffer()
+        swap(&partial, &self.partial)
         _ = try partial.withUnsafeReadableBytes { bytes throws(FrameError) in
             try self.lend(header, in: bytes) { body($0, partial) }
         }
+        // Its memory is used again, unless a payload is a slice of it.
+        guard partial.capacity <= 1 << 16, self.failure == nil else { return }
+        if partial.modifyIfUniquelyOwned({ $0.clear() }) != nil { self.partial = partial }
     }
 
     /// Lends the frame that begins with `header`.
@@ -713,14 +717,6 @@ public struct FrameDecoder: Sendable {
         guard !rest.isEmpty else { return }
         self.partial.writeBytes(rest)
         self.needsCare = true
-    }
-
-    private mutating func emptyPartial() {
-        // A payload may be a slice of it.
-        if self.partial.capacity > 1 << 16 || self.partial.modifyIfUniquelyOwned({ $0.clear() }) == nil {
-            self.partial = ByteBuffer()
-        }
-        self.needsCare = self.plan != nil || self.corruptRun > 0
     }
 
     // MARK: Frames

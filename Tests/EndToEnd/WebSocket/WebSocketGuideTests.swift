@@ -54,7 +54,7 @@ import Testing
 
     @Test func linkIsConfigured() async throws {
         var configuration = try WebSocketLink.Configuration(url: "wss://example.com/chat")
-        // Waits of 0, 2, 4 … 1,024 s, then no more attempts until the app asks for one.
+        // Random waits of up to 2, 4 … 1,024 s, then no more attempts until the app asks for one.
         configuration.socket.backoff = Backoff(base: .seconds(2), cap: .seconds(1024), maximumRounds: 10)
         // A ping every 10 s.
         configuration.socket.heartbeat = HeartbeatPolicy(interval: .seconds(10))

@@ -77,8 +77,7 @@ public struct ServerConfiguration: Sendable {
     ///   - header: The values of the format's custom response fields, by name.
     ///   - limits: The limits; those of ``ServerLimits`` by default.
     ///   - heartbeat: The pings of the server; nil, the default: it sends none.
-    ///   - eventLoopGroup: The threads of the connections; nil, the default: those that all servers of the process
-    ///     share.
+    ///   - eventLoopGroup: The event loops to run on; nil, the default: the server's own.
     public init(
         host: String = "127.0.0.1",
         port: Int = 0,

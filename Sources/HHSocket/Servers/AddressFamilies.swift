@@ -2,8 +2,8 @@
 /// The address families by which servers are reached, and which of them is tried first; see
 /// ``SocketConfiguration/addressFamilies``.
 public enum AddressFamilies: String, Hashable, Sendable, CaseIterable {
-    /// IPv4 and IPv6, in the system's order. A host name's addresses are raced by happy eyeballs, which begins with
-    /// IPv6; on Apple platforms Network.framework decides.
+    /// IPv4 and IPv6, in the system's order. A host name's addresses are raced by happy eyeballs, which begins with the
+    /// family of the first one; on Apple platforms Network.framework decides.
     case any
     /// IPv4 first; IPv6 follows after 250 ms, or as soon as IPv4 has failed.
     case preferIPv4

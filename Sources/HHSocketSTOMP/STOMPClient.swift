@@ -190,7 +190,7 @@ public final class STOMPClient: ConnectionControl {
         }
         let subscriptions = self.host.subscriptions
         return try self.subscribe(to: destination, ack: ack, window: window, headers: headers, isHeld: false) { id in
-            let inbox = Inbox<STOMPMessage> { [weak subscriptions] in subscriptions?.fullnessChanged(id) }
+            let inbox = Inbox<STOMPMessage>(account: nil) { [weak subscriptions] in subscriptions?.fullnessChanged(id) }
             return (.inbox(inbox), inbox)
         }
     }

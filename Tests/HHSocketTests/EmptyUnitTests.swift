@@ -489,7 +489,7 @@ import Testing
     }
 
     private static let inbox = Case(testDescription: "receiving: empty messages that are not read") { count in
-        let inbox = WebSocketInbox {}
+        let inbox = WebSocketInbox(account: nil) {}
         return { for _ in 0..<count { _ = inbox.append(WebSocketMessage(ByteBuffer()), isLast: true) } }
     }
 

@@ -328,7 +328,7 @@ package final class Inbox<Element: InboxElement>: Sendable {
     /// - Parameter changed: Called outside the lock, on any thread. Two calls may arrive in either order.
     package init(
         _ bounds: InboxBounds,
-        account: (any LinkAccount)? = nil,
+        account: (any LinkAccount)?,
         loop: SocketLoop? = nil,
         changed: @escaping @Sendable (Inbox, InboxChange) -> Void = { _, _ in }
     ) {
@@ -585,7 +585,7 @@ extension Inbox {
     ///
     /// - Parameter fullnessChanged: Called when ``isFull`` has changed, on any thread. The value is read again when
     ///   reading is suspended, since two calls may arrive in either order.
-    package convenience init(account: (any LinkAccount)? = nil, fullnessChanged: @escaping @Sendable () -> Void) {
+    package convenience init(account: (any LinkAccount)?, fullnessChanged: @escaping @Sendable () -> Void) {
         var bounds = InboxBounds(.hold, batch: 1, detaching: .waiting)
         bounds.count = 256
         bounds.bytes = 1 << 20

@@ -24,16 +24,6 @@ public struct CallbackQueue: Sendable {
     /// the calling thread, before they return.
     public static var socketThread: CallbackQueue { CallbackQueue(target: .socketThread) }
 
-    /// Runs `body` where callbacks run, after this function has returned.
-    ///
-    /// - Parameter loop: The loop of the socket thread. Once it has ended, `body` runs on the calling thread instead.
-    package func run(on loop: SocketLoop, _ body: @escaping @Sendable () -> Void) {
-        switch self.target {
-        case .queue(let queue): queue.async(execute: body)
-        case .socketThread: if !loop.submit(.closure { $0.callBack(.closure(body)) }) { body() }
-        }
-    }
-
     /// Runs `body` where callbacks run; on the calling thread if that is the socket thread, for callers that have none.
     package func run(_ body: @escaping @Sendable () -> Void) {
         switch self.target {

@@ -2,7 +2,7 @@
 import NIOCore
 
 /// The timers of a loop that have one clock, and the alarm that wakes it for the next.
-final class LoopTimers {
+final class LoopTimers<Action> {
     private enum Alarm {
         case none
         case set(NIODeadline, TimeAlarm)
@@ -11,7 +11,7 @@ final class LoopTimers {
     }
 
     let time: SocketTime
-    var table: TimerTable<(inout Turn) -> Void>
+    var table: TimerTable<Action>
     private var alarm = Alarm.none
 
     /// - Parameters:
@@ -50,7 +50,7 @@ final class LoopTimers {
         self.table.removeAll()
     }
 
-    func remove(_ id: TimerTable<(inout Turn) -> Void>.ID) {
+    func remove(_ id: TimerTable<Action>.ID) {
         self.table.remove(id)
         // While an alarm is set, each turn of the event loop reads the clock.
         if self.table.count == 0 { self.cancelAlarm() }

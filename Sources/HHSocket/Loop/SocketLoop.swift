@@ -63,6 +63,8 @@ package final class SocketLoop: @unchecked Sendable {
         @usableFromInline var continuations: [UnsafeContinuation<Void, Never>] = []
     }
 
+    private typealias Timers = LoopTimers<(inout Turn) -> Void>
+
     /// The largest number of Swift jobs that run in one turn.
     static let maximumJobsInTurn = 1_024
     /// The approximate time limit of jobs in one turn; checked after every ``jobsBetweenLooks`` jobs.
@@ -92,11 +94,11 @@ package final class SocketLoop: @unchecked Sendable {
     let jobWatch: JobWatch?
     #endif
     /// The timers of deadlines.
-    private let timers: LoopTimers
+    private let timers: Timers
     /// The timers by the loop's own clock; the same object where deadlines have that clock too.
-    private let pauses: LoopTimers
+    private let pauses: Timers
     /// The timers that limit the time of what ends with the loop: by the clock of deadlines.
-    private let endings: LoopTimers
+    private let endings: Timers
     /// The number of links whose units wait for another turn.
     private var yieldingCount = 0
     private var isDrainScheduled = false
@@ -124,9 +126,9 @@ package final class SocketLoop: @unchecked Sendable {
         self.eventLoop = eventLoop
         // With one, a loop distinguishes its own clock from that of deadlines; without one, it need not.
         self.thread = thread ?? (time.isSystem ? nil : LoopThread(of: eventLoop))
-        self.timers = LoopTimers(time)
-        self.pauses = time.isSystem ? self.timers : LoopTimers(SocketTime(), numberedFrom: 1 << 63)
-        self.endings = LoopTimers(time, numberedFrom: 1 << 62)
+        self.timers = Timers(time)
+        self.pauses = time.isSystem ? self.timers : Timers(SocketTime(), numberedFrom: 1 << 63)
+        self.endings = Timers(time, numberedFrom: 1 << 62)
         self.callbackQueue = callbackQueue
         self.handlers.initialize(to: HandlerBuffer())
         #if DEBUG
@@ -551,7 +553,7 @@ package final class SocketLoop: @unchecked Sendable {
 
     private func set(
         _ deadline: NIODeadline,
-        in timers: LoopTimers,
+        in timers: Timers,
         _ action: @escaping (inout Turn) -> Void
     ) -> TimerID {
         defer { self.setAlarm(of: timers) }
@@ -587,7 +589,7 @@ package final class SocketLoop: @unchecked Sendable {
     }
 
     /// Schedules a wake-up of the loop for the next of these timers.
-    private func setAlarm(of timers: LoopTimers) {
+    private func setAlarm(of timers: Timers) {
         let rest = timers === self.pauses ? self.hot.restEnd : nil
         guard let deadline = timers.deadlineToSet(notBefore: rest ?? .distantPast) else { return }
         let alarm = timers.time.schedule(at: deadline, on: self.eventLoop) { self.alarmRings(of: timers) }
@@ -595,7 +597,7 @@ package final class SocketLoop: @unchecked Sendable {
     }
 
     /// Runs timers that are due, for a limited time.
-    private func alarmRings(of timers: LoopTimers) {
+    private func alarmRings(of timers: Timers) {
         timers.alarmRings()
         guard var turn = self.begin() else {
             timers.alarmRang()

@@ -65,7 +65,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
         self.configuration = dialect.socket
         self.dialect = dialect
         let suspension = ReadingSuspension()
-        self.inbox = Inbox { suspension.changed() }
+        self.inbox = Inbox(account: nil) { suspension.changed() }
         self.delegation = MessageDelegation {
             Dialect.handOver($2, to: $0, of: $1)
         } fullnessChanged: {

@@ -100,7 +100,7 @@ package final class StreamPort: Sendable {
     ///   - largestRoom: The largest cost of items that are accepted without a visit.
     package init(
         inbox: Inbox<StreamItem>,
-        account: (any LinkAccount)? = nil,
+        account: (any LinkAccount)?,
         freeItem: Int = 0,
         largestRoom: UInt64
     ) {

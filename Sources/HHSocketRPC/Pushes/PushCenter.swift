@@ -61,7 +61,7 @@ final class PushCenter: @unchecked Sendable {
 
     /// Subscribes a new inbox to the pushes of `type`, or of every type if nil, until it is cancelled.
     func subscribe(to type: UInt32?, _ policy: PushBufferingPolicy) -> PushInbox {
-        let inbox = PushInbox(policy.bounds) { [weak self] inbox, change in
+        let inbox = PushInbox(policy.bounds, account: nil) { [weak self] inbox, change in
             self?.loop.submit { [weak self] in self?.inboxChanged(inbox, of: type, change, in: &$0) }
         }
         let isAlive = self.loop.submit { _ in

@@ -108,7 +108,8 @@ final class StreamCall: CallParty {
         self.carrier = carrier
         self.loop = carrier.loop
         self.port = StreamPort(
-            inbox: Inbox(.items(detaching: .behind), loop: carrier.loop),
+            inbox: Inbox(.items(detaching: .behind), account: nil, loop: carrier.loop),
+            account: nil,
             largestRoom: Self.maximumOutboxCost
         )
         self.maximumItemLength = carrier.maximumItemLength

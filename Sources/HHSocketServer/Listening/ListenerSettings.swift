@@ -62,8 +62,7 @@ final class ListenerSettings: Sendable {
         self.maximumPushLength = limits.maximumAnswerLength
     }
 
-    /// The settings of links: a link does not read from a client that does not read, and ``ServerLimits`` bounds what
-    /// it holds and for how long.
+    /// The settings of links; ``ServerLimits`` bounds what a link holds and for how long.
     private static func linkSettings(
         _ format: WireFormat,
         _ configuration: ServerConfiguration,
@@ -75,8 +74,6 @@ final class ListenerSettings: Sendable {
             ping: format.serverPing,
             maximumPayloadLength: configuration.limits.maximumAnswerLength
         )
-        settings.readsOnlyWhileWritable = true
-        settings.sharesTurns = true
         // One system call for the answers to a read, as long as no more than 1 MiB is held for it.
         settings.outputLimit = 1 << 20
         settings.gathersPieces = true

@@ -146,9 +146,14 @@ final class ServerPeer: LinkHost {
 
     // MARK: The link
 
-    /// Makes the peer's link, which is charged, watched and judged here.
+    /// Makes the peer's link, which is charged, watched and judged here: no language need name the rules of links.
     func makeLink<Language>(_ language: Language, _ settings: LinkSettings<Language.Unit>) -> Link<Language> {
-        Link(
+        var settings = settings
+        settings.readsOnlyWhileWritable = true
+        settings.sharesTurns = true
+        // The watch judges it.
+        settings.writeStallTimeout = nil
+        return Link(
             id: ConnectionID(number: self.refusal == nil ? self.core.books.nextConnectionID() : 0),
             loop: self.loop.socketLoop,
             language: language,

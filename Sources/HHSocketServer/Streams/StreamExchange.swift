@@ -57,7 +57,7 @@ final class StreamExchange: StreamParty, Sendable {
         self.load = load
         // Items are detached, since a handler may keep them.
         self.port = StreamPort(
-            inbox: Inbox(.items(detaching: .all)),
+            inbox: Inbox(.items(detaching: .all), account: nil),
             account: load,
             freeItem: ConnectionCost.freeItem,
             largestRoom: Self.largestAllowance

@@ -60,10 +60,7 @@ final class WebSocketSession {
     private static func settings(_ options: WebSocketRouteOptions, _ limits: ServerLimits) -> LinkSettings<
         WebSocketUnit
     > {
-        var settings = LinkSettings<WebSocketUnit>(
-            maximumQueuedBytes: limits.maximumBufferedBytesPerConnection,
-            writeStallTimeout: limits.writeStallTimeout.map { TimeAmount(clamping: $0) }
-        )
+        var settings = LinkSettings<WebSocketUnit>(maximumQueuedBytes: limits.maximumBufferedBytesPerConnection)
         // Closures that capture something are memory of each connection.
         if let heartbeat = options.heartbeat {
             settings.beats = { interval, now in
@@ -73,8 +70,6 @@ final class WebSocketSession {
             }
             settings.makeBeat = { WebSocketUnit(.ping, try heartbeat.beat(limit: 125)) }
         }
-        settings.readsOnlyWhileWritable = true
-        settings.sharesTurns = true
         settings.sharesReceiveBuffers = true
         settings.outputLimit = 1 << 20
         settings.gathersPieces = true

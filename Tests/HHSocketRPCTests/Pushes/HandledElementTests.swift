@@ -34,11 +34,11 @@ import Testing
         case .push:
             let endpoint = Endpoint(host: "", port: 1)
             let push = SocketPush(type: 2_001, status: .ok, body: Self.bytes, endpoint: endpoint)
-            try await self.check(Inbox(PushBufferingPolicy.dropOldest(64).bounds), push, end)
-        case .item: try await self.check(Inbox(.items(detaching: .behind)), item, end)
-        case .itemOfServer: try await self.check(Inbox(.items(detaching: .all)), item, end)
-        case .message: try await self.check(WebSocketInbox {}, WebSocketMessage("element"), end)
-        case .line: try await self.check(Inbox {}, LineLink.Line(bytes: Self.bytes), end)
+            try await self.check(Inbox(PushBufferingPolicy.dropOldest(64).bounds, account: nil), push, end)
+        case .item: try await self.check(Inbox(.items(detaching: .behind), account: nil), item, end)
+        case .itemOfServer: try await self.check(Inbox(.items(detaching: .all), account: nil), item, end)
+        case .message: try await self.check(WebSocketInbox(account: nil) {}, WebSocketMessage("element"), end)
+        case .line: try await self.check(Inbox(account: nil) {}, LineLink.Line(bytes: Self.bytes), end)
         }
     }
 
@@ -76,7 +76,7 @@ import Testing
     /// Elements that a reader has taken together, and not got, are not handled when it is released: another reader gets
     /// them.
     @Test func theRestOfABatchIsNotHandled() {
-        let inbox = Inbox<StreamItem>(.items(detaching: .all))
+        let inbox = Inbox<StreamItem>(.items(detaching: .all), account: nil)
         let isHandled = NIOLockedValueBox(false)
         let item = StreamItem(payload: Self.bytes, isCompressed: false, receipt: ItemReceipt())
         var items: Deque = [item, item]

@@ -25,7 +25,7 @@ import Testing
     @Test(arguments: policies, Reading.allCases)
     func fourTimesAsManyTakeFourTimesTheWork(_ policy: PushBufferingPolicy, reading: Reading) throws {
         let growth = try WorkGrowth(Self.count) { count in
-            let inbox = Inbox<Push>(policy.bounds)
+            let inbox = Inbox<Push>(policy.bounds, account: nil)
             return {
                 let reader = inbox.makeReader()
                 for number in 0..<count {

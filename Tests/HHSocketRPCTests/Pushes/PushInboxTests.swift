@@ -13,7 +13,7 @@ import Testing
     private let changes = NIOLockedValueBox(0)
 
     private func inbox(_ policy: PushBufferingPolicy) -> PushInbox {
-        PushInbox(policy.bounds) { [changes] _, _ in changes.withLockedValue { $0 += 1 } }
+        PushInbox(policy.bounds, account: nil) { [changes] _, _ in changes.withLockedValue { $0 += 1 } }
     }
 
     private var changeCount: Int { self.changes.withLockedValue { $0 } }

@@ -13,10 +13,8 @@ final class EchoOfLines: LinkReceiver, PeerSession {
 
     init(_ peer: ServerPeer) {
         self.peer = peer
-        var settings = LinkSettings<LineUnit>(maximumQueuedBytes: .max)
-        settings.readsOnlyWhileWritable = true
-        settings.sharesTurns = true
-        self.link = peer.makeLink(LineLanguage(delimiter: .lf, maximumLength: 1 << 20), settings)
+        let language = LineLanguage(delimiter: .lf, maximumLength: 1 << 20)
+        self.link = peer.makeLink(language, LinkSettings(maximumQueuedBytes: .max))
         self.link.receiver = self
         peer.serve(self, over: self.link)
     }

@@ -22,7 +22,7 @@ import Testing
     private func inbox(_ atLimit: InboxBounds.AtLimit, _ count: Int) -> Inbox<Number> {
         var bounds = InboxBounds(atLimit, batch: 1, detaching: .waiting)
         bounds.count = count
-        return Inbox(bounds)
+        return Inbox(bounds, account: nil)
     }
 
     private func append(_ number: Int, to inbox: Inbox<Number>) -> Appended {
@@ -115,7 +115,7 @@ import Testing
 
     @Test(arguments: [1, 1_000, 65_535, 65_536, 65_537, 131_071])
     func itemsThatWaitKeepNoReads(length: Int) {
-        let items = self.taken(Inbox(.items(detaching: .all)), self.items(of: [length, length]))
+        let items = self.taken(Inbox(.items(detaching: .all), account: nil), self.items(of: [length, length]))
         for item in items {
             #expect(item.payload.readableBytes == length)
             #expect(item.payload.storageCapacity <= max(128 << 10, 2 * length))
@@ -123,7 +123,7 @@ import Testing
         #expect(items.count == 2)
         // The items of a reader that is up to date are in their read, those that follow are not.
         let behind = self.taken(
-            Inbox(.items(detaching: .behind)),
+            Inbox(.items(detaching: .behind), account: nil),
             self.items(of: [length]),
             self.items(of: [length, length])
         )
@@ -140,7 +140,7 @@ import Testing
         for index in items.indices {
             items[index].payload.setInteger(UInt8(index), at: items[index].payload.readerIndex)
         }
-        let taken = self.taken(Inbox(.items(detaching: .all)), items)
+        let taken = self.taken(Inbox(.items(detaching: .all), account: nil), items)
         #expect(taken.map { $0.payload.readableBytes } == lengths)
         for (index, item) in taken.enumerated() where lengths[index] > 0 {
             #expect(item.payload.getInteger(at: item.payload.readerIndex) == UInt8(index))
@@ -152,7 +152,7 @@ import Testing
     /// A handler that keeps an item keeps the chunk in which it was gathered, and nothing that arrived at another time.
     @Test func chunksOfTakenItemsAreReleased() {
         var items = self.taken(
-            Inbox(.items(detaching: .all)),
+            Inbox(.items(detaching: .all), account: nil),
             self.items(of: [40_000]),
             self.items(of: [40_000]),
             self.items(of: [40_000])

@@ -233,7 +233,7 @@ import Testing
     // MARK: Messages that wait for their reader
 
     @Test func messagesThatWaitForTheirReaderKeepNoReads() async throws {
-        let inbox = WebSocketInbox {}
+        let inbox = WebSocketInbox(account: nil) {}
         let reader = inbox.makeReader()
         for _ in 0..<10 { inbox.append(WebSocketMessage(.binary, try self.slice(2_000))) }
         for _ in 0..<10 {

@@ -24,7 +24,7 @@ import Testing
     }
 
     @Test func anItemIsSentOrCompressedByThePolicyOfTheConnection() {
-        let port = StreamPort(inbox: Inbox(.items(detaching: .behind)), largestRoom: 1_000)
+        let port = StreamPort(inbox: Inbox(.items(detaching: .behind), account: nil), account: nil, largestRoom: 1_000)
         let (short, long) = (ByteBuffer(repeating: 1, count: 10), ByteBuffer(repeating: 1, count: 100))
         // Before the opening nothing is known of the connection.
         #expect(port.put(long, isCompressed: nil) {} == .wait(ticket: 1))
@@ -105,7 +105,7 @@ private struct PortWorld {
         self.random = SeededGenerator(seed: seed)
         self.account = Account(isFlawed: flaw == .aReleaseIsLost)
         self.port = StreamPort(
-            inbox: Inbox(.items(detaching: .all)),
+            inbox: Inbox(.items(detaching: .all), account: nil),
             account: self.account,
             freeItem: 50,
             largestRoom: 1_000

@@ -131,7 +131,7 @@ private final class Log {
 }
 
 private final class Party: StreamParty {
-    let port = StreamPort(inbox: Inbox(.items(detaching: .behind)), largestRoom: 1 << 20)
+    let port = StreamPort(inbox: Inbox(.items(detaching: .behind), account: nil), account: nil, largestRoom: 1 << 20)
     private let name: String
     private let log: Log
 

@@ -10,7 +10,7 @@ import Testing
     private func message(_ text: String) -> WebSocketMessage { WebSocketMessage(text) }
 
     @Test func cancellingOneReaderLeavesTheOthers() async throws {
-        let inbox = WebSocketInbox {}
+        let inbox = WebSocketInbox(account: nil) {}
         let texts = NIOLockedValueBox<[String]>([])
         func reader() -> Task<Bool, Never> {
             Task {
@@ -32,7 +32,7 @@ import Testing
     }
 
     @Test func cancellationIsNeverMissed() async throws {
-        let inbox = WebSocketInbox {}
+        let inbox = WebSocketInbox(account: nil) {}
         for _ in 0..<500 {
             let reader = Task { for await _ in WebSocketMessages(inbox) {} }
             if Bool.random() { await Task.yield() }
@@ -42,7 +42,7 @@ import Testing
     }
 
     @Test func messagesAreReadWhenEveryReaderHasComeBackOrIsGone() async throws {
-        let inbox = WebSocketInbox {}
+        let inbox = WebSocketInbox(account: nil) {}
         let isRead = NIOLockedValueBox(false)
         for text in ["a", "b"] { inbox.append(self.message(text)) }
         var first: WebSocketMessages.AsyncIterator? = WebSocketMessages(inbox).makeAsyncIterator()
@@ -63,7 +63,7 @@ import Testing
 
     @Test func readingIsSuspendedWhileTooMuchWaits() async throws {
         let calls = NIOLockedValueBox(0)
-        let inbox = WebSocketInbox { calls.withLockedValue { $0 += 1 } }
+        let inbox = WebSocketInbox(account: nil) { calls.withLockedValue { $0 += 1 } }
         for number in 0..<256 {
             #expect(!inbox.isFull)
             inbox.append(self.message("\(number)"))
@@ -79,14 +79,14 @@ import Testing
         for number in 128..<256 { #expect(await messages.next(isolation: #isolation)?.text == "\(number)") }
         #expect(await messages.next(isolation: #isolation) == nil)
         // A connection that ends delivers its remaining messages.
-        let last = WebSocketInbox {}
+        let last = WebSocketInbox(account: nil) {}
         for _ in 0..<65_536 { last.append(self.message(""), isLast: true) }
         last.append(self.message("dropped"), isLast: true)
         last.finish()
         var count = 0
         for await _ in WebSocketMessages(last) { count += 1 }
         #expect(count == 65_536)
-        let large = WebSocketInbox {}
+        let large = WebSocketInbox(account: nil) {}
         large.append(WebSocketMessage([UInt8](repeating: 0, count: 1 << 20)))
         #expect(large.isFull)
     }
@@ -105,7 +105,7 @@ import Testing
 
     @Test func messagesOfEndedConnectionsAreReadInOrderAndSuspendReading() async throws {
         let calls = NIOLockedValueBox(0)
-        let inbox = WebSocketInbox { calls.withLockedValue { $0 += 1 } }
+        let inbox = WebSocketInbox(account: nil) { calls.withLockedValue { $0 += 1 } }
         let isRead = NIOLockedValueBox(false)
         inbox.append(self.message("a"))
         inbox.append(rest: Rest(texts: ["b", "c"]))

@@ -232,3 +232,14 @@ extension Link where Language == FrameLanguage {
         }
     }
 }
+
+extension LinkError {
+    /// Converts the error of bytes that are no valid frames.
+    package init(_ error: FrameError) {
+        self.init(
+            "\(error)",
+            underlying: error,
+            reason: error.code == .payloadTooLarge ? .tooLarge : .protocolViolation
+        )
+    }
+}

@@ -60,7 +60,7 @@ extension LineDelimiter {
 
     /// Whether a line would be read as several, or as another one: it contains the delimiter, or its end and the
     /// delimiter's beginning do.
-    func occurs(in line: ByteBuffer) -> Bool {
+    package func occurs(in line: ByteBuffer) -> Bool {
         let isInside = line.withUnsafeReadableBytes { self.end(in: $0, from: 0) } != nil
         guard !isInside, self.bytes.count > 1 else { return isInside }
         let tail = Array(line.readableBytesView.suffix(self.bytes.count - 1)) + self.bytes

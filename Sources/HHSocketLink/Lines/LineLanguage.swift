@@ -7,7 +7,7 @@ package struct LineUnit: MessageUnit {
     package var payload: ByteBuffer
     package var outcome: MessageOutcome?
     /// Whether it is a heartbeat.
-    var isBeat = false
+    package var isBeat = false
 
     package init(_ payload: ByteBuffer, _ outcome: MessageOutcome? = nil) {
         self.payload = payload

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The receiver of a link that speaks lines. On the socket's thread.
-final class LinePeer: MessagePeer {
-    typealias Language = LineLanguage
+package final class LinePeer: MessagePeer {
+    package typealias Language = LineLanguage
 
     /// The number of bytes above which lines are dropped that arrive while the link closes and readers are behind.
     private static let maximumLeftBytes = 32 << 20
 
-    let link: Link<LineLanguage>
+    package let link: Link<LineLanguage>
     private let endpoint: Endpoint
-    private let delivery: MessageDelivery<LineLink.Line>
+    private let delivery: MessageDelivery<ReceivedLine>
     /// Receives the units whose sending has not begun.
     private let ended: ([LineUnit]) -> Void
-    let leaving: LeavingMessages<LineLanguage>
+    package let leaving: LeavingMessages<LineLanguage>
 
-    init(
+    package init(
         _ link: Link<LineLanguage>,
         to endpoint: Endpoint,
-        delivery: MessageDelivery<LineLink.Line>,
+        delivery: MessageDelivery<ReceivedLine>,
         ended: @escaping ([LineUnit]) -> Void
     ) {
         self.link = link
@@ -26,14 +26,14 @@ final class LinePeer: MessagePeer {
         self.leaving = LeavingMessages(link)
     }
 
-    func received(_ batch: inout Batch<LineLanguage>, in turn: inout Turn) throws(LinkError) {
+    package func received(_ batch: inout Batch<LineLanguage>, in turn: inout Turn) throws(LinkError) {
         let isLast = !self.link.mayLeaveUnits
         var isFull = (self.link.hasLeftUnits || isLast) && self.delivery.isFull
         while batch.goesOn {
             if isFull, self.link.leaveRest(of: self.delivery, isFull: true) || self.keepsRest { return }
             guard let bytes = try batch.next() else { return }
             isFull = self.delivery.deliver(
-                LineLink.Line(bytes: bytes),
+                ReceivedLine(bytes: bytes),
                 isLast: isLast,
                 on: self.link.loop,
                 in: &turn
@@ -49,7 +49,7 @@ final class LinePeer: MessagePeer {
 
     /// A line that is too long is not a violation of a protocol, so the error describes it. The same holds for an
     /// incomplete line at the end.
-    func explain(_ end: LinkEnd) -> LinkEnd {
+    package func explain(_ end: LinkEnd) -> LinkEnd {
         let cause: LinkEnd.Cause
         switch end.cause {
         case .protocolViolation(let error):
@@ -76,7 +76,7 @@ final class LinePeer: MessagePeer {
         )
     }
 
-    func linkEnded(returning units: [LineUnit], in turn: inout Turn) {
+    package func linkEnded(returning units: [LineUnit], in turn: inout Turn) {
         self.leaving.fail()
         self.ended(units)
         if case .inbox(let inbox) = self.delivery {
@@ -91,8 +91,8 @@ private struct LineRest: InboxRest {
 
     var memory: Int { self.decoder.heldBytes }
 
-    mutating func next() -> LineLink.Line? {
+    mutating func next() -> ReceivedLine? {
         // One that is too long is none.
-        (try? self.decoder.next()).map { LineLink.Line(bytes: $0) }
+        (try? self.decoder.next()).map { ReceivedLine(bytes: $0) }
     }
 }

@@ -27,7 +27,7 @@ extension Duration {
 
 extension Int {
     /// The sum, or the nearest that can be expressed.
-    func addingClamped(_ other: Int) -> Int {
+    package func addingClamped(_ other: Int) -> Int {
         let (sum, overflow) = self.addingReportingOverflow(other)
         return overflow ? (other < 0 ? .min : .max) : sum
     }

@@ -486,7 +486,7 @@ package final class SocketLoop: @unchecked Sendable {
     // MARK: Callbacks
 
     @inline(__always)
-    func callBack(_ callback: consuming SocketCallback) {
+    package func callBack(_ callback: consuming SocketCallback) {
         if self.callsBackHere {
             self.handlers.pointee.append(callback)
         } else {

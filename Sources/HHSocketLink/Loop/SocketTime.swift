@@ -42,10 +42,10 @@ package struct SocketTime: Sendable {
     package func now() -> NIODeadline { self.source?.now() ?? .now() }
 
     /// The current time, on an event loop that may have its own clock.
-    func now(on eventLoop: any EventLoop) -> NIODeadline { self.source?.now() ?? eventLoop.now }
+    package func now(on eventLoop: any EventLoop) -> NIODeadline { self.source?.now() ?? eventLoop.now }
 
     /// Calls `body` on the event loop at `deadline`. Must be called on the event loop.
-    func schedule(
+    package func schedule(
         at deadline: NIODeadline,
         on eventLoop: any EventLoop,
         _ body: @escaping () -> Void

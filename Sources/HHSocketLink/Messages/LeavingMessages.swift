@@ -18,6 +18,8 @@ package final class LeavingMessages<Language: LinkLanguage> where Language.Unit:
     }
 
     /// Sends a message, which fails where the link closes or too much waits.
+    @_specialize(where Language == WebSocketLanguage)
+    @_specialize(where Language == LineLanguage)
     package func send(_ unit: Language.Unit, in turn: inout Turn) -> Bool {
         let outcome = unit.outcome
         let isLong = unit.payload.readableBytes > Frame.unslicedLength
@@ -34,6 +36,8 @@ package final class LeavingMessages<Language: LinkLanguage> where Language.Unit:
     /// A waiting message is about to be sent.
     ///
     /// - Returns: False if it is no longer needed.
+    @_specialize(where Language == WebSocketLanguage)
+    @_specialize(where Language == LineLanguage)
     package func willBeSent(_ unit: Language.Unit) -> Bool {
         guard let outcome = unit.outcome else { return true }
         guard outcome.isOpen else { return false }
@@ -47,11 +51,15 @@ package final class LeavingMessages<Language: LinkLanguage> where Language.Unit:
         self.outcomes.append(outcome)
     }
 
+    @_specialize(where Language == WebSocketLanguage)
+    @_specialize(where Language == LineLanguage)
     package func progressed(_ outgoing: Outgoing<Language.Unit>) {
         if outgoing.sent == outgoing.unit.payload.readableBytes { outgoing.unit.outcome?.isWhole = true }
     }
 
     /// Completes the messages whose last byte was handed to the system, or arranges that for when it is.
+    @_specialize(where Language == WebSocketLanguage)
+    @_specialize(where Language == LineLanguage)
     package func completeSent() {
         guard !self.outcomes.isEmpty else { return }
         let count = self.outcomes.firstIndex { !$0.isWhole } ?? self.outcomes.count

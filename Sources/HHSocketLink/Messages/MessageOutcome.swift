@@ -20,7 +20,7 @@ package final class MessageOutcome: @unchecked Sendable {
     /// Whether the last byte was sent.
     var isWhole = false
     /// The cost of the message in the line of those that wait for a connection; nil while it is not in it.
-    var waitingCost: Int?
+    package var waitingCost: Int?
 
     package init(_ completion: @escaping @Sendable (Result<Void, SocketError>) -> Void) {
         self.completion = completion

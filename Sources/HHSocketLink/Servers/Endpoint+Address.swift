@@ -3,10 +3,10 @@ import NIOCore
 
 extension Endpoint {
     /// The host, with port 0, if it is an IP address; nil if it is a name.
-    var ipAddress: SocketAddress? {
+    package var ipAddress: SocketAddress? {
         self.unixPath == nil ? try? SocketAddress(ipAddress: self.host, port: 0) : nil
     }
 
     /// Whether the host is an IP address.
-    var isAddress: Bool { self.ipAddress != nil }
+    package var isAddress: Bool { self.ipAddress != nil }
 }

@@ -2,7 +2,7 @@
 extension Endpoint {
     /// Whether the server certainly runs on this machine, so that it can be reached without a network. Names are not
     /// looked up, even if they resolve to this machine.
-    var isOnThisMachine: Bool {
+    package var isOnThisMachine: Bool {
         if self.unixPath != nil { return true }
         let name = self.host.lowercased()
         // RFC 6761 reserves all names below `localhost` for the loopback interface.

@@ -54,7 +54,7 @@ public struct Endpoint: Hashable, Sendable {
         self.webSocket = WebSocketLocation(isSecure: isSecure, path: path, query: nil)
     }
 
-    init(_ target: WebSocketTarget) throws(OpeningError) {
+    package init(_ target: WebSocketTarget) throws(OpeningError) {
         guard target.port > 0 else { throw .invalidURL(.port) }
         self.host = target.host
         self.port = target.port
@@ -110,7 +110,7 @@ extension Endpoint {
     public var isWebSocket: Bool { self.webSocket != nil }
 
     /// The address without the parts that TCP does not use.
-    var tcpAddress: Endpoint {
+    package var tcpAddress: Endpoint {
         self.webSocket == nil ? self : Endpoint(host: self.host, port: self.port, serverName: self.serverName)
     }
 

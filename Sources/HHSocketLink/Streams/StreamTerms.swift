@@ -20,9 +20,9 @@ package struct StreamWindows: Hashable, Sendable {
     }
 
     /// The number in hello: 0 for the default.
-    var announcedStream: UInt32 { self.stream == Self.defaultStream ? 0 : self.stream }
+    package var announcedStream: UInt32 { self.stream == Self.defaultStream ? 0 : self.stream }
     /// The number in hello: 0 for the default.
-    var announcedConnection: UInt32 { self.connection == Self.defaultConnection ? 0 : self.connection }
+    package var announcedConnection: UInt32 { self.connection == Self.defaultConnection ? 0 : self.connection }
 }
 
 /// The terms on which a connection has streams, as hello agreed on them.

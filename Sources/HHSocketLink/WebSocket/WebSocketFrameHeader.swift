@@ -2,9 +2,9 @@
 import NIOCore
 
 /// The header of a frame (RFC 6455, section 5.2).
-struct WebSocketFrameHeader: Hashable, Sendable {
+package struct WebSocketFrameHeader: Hashable, Sendable {
     /// The longest payload of a control frame, in bytes.
-    static let maximumControlLength = 125
+    package static let maximumControlLength = 125
 
     var opcode: WebSocketOpcode
     var isFinal: Bool

@@ -35,7 +35,7 @@ public struct FrameEncoder: Sendable {
     }
 
     /// Returns the length of a frame on the wire, in bytes.
-    func encodedLength(of frame: Frame) -> Int {
+    package func encodedLength(of frame: Frame) -> Int {
         if let plan = self.plan, !plan.isFixed {
             return plan.encodedLength(of: self.header(of: frame)) + frame.payload.readableBytes + plan.trailerLength
         }

@@ -14,7 +14,7 @@ extension WebSocketClose {
     /// The end that the peer's close frame means.
     ///
     /// - Parameter reconnects: Whether another connection is made after a code.
-    func end(reconnects: (UInt16) -> Bool) -> LinkEnd {
+    package func end(reconnects: (UInt16) -> Bool) -> LinkEnd {
         let closure = WebSocketClosure(self)
         let error = SocketError(.connectionLost, message: "\(closure)", underlying: closure, delivery: .sentUnknown)
         return LinkEnd(.said(error), EndVerdict(reconnects(closure.code) ? .afterBackoff : .never))

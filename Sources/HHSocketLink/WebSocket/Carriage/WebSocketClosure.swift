@@ -14,7 +14,7 @@ public struct WebSocketClosure: Error, Hashable, Sendable {
         self.reason = reason
     }
 
-    init(_ close: WebSocketClose) {
+    package init(_ close: WebSocketClose) {
         self.init(code: close.code ?? Self.noCode, reason: close.reason)
     }
 }

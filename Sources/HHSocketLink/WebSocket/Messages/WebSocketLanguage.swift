@@ -12,7 +12,7 @@ package struct WebSocketLanguage: LinkLanguage {
     /// has empty messages echoed and does not read would otherwise cost a multiple of what is counted.
     private static let unitCost = 128
     /// The time that each side waits for the other at the end.
-    static let patience = TimeAmount.seconds(ClosingHandshake.patience)
+    package static let patience = TimeAmount.seconds(ClosingHandshake.patience)
 
     private let role: WebSocketRole
     private var decoder: WebSocketDecoder

@@ -39,7 +39,7 @@ public struct WebSocketMessage: Hashable, Sendable {
 }
 
 extension WebSocketMessage {
-    var wireKind: WebSocketMessageKind { self.kind == .text ? .text : .binary }
+    package var wireKind: WebSocketMessageKind { self.kind == .text ? .text : .binary }
 
     init(wire kind: WebSocketMessageKind, _ payload: ByteBuffer) {
         self.init(kind == .text ? .text : .binary, payload)

@@ -59,7 +59,7 @@ package final class WebSocketPeer: MessagePeer {
     /// The number of times that a server has inflated more than a turn's share because its connection ends.
     private var lastSlices = 0
     /// Called for each pong.
-    var pongCame: ((ByteBuffer) -> Void)?
+    package var pongCame: ((ByteBuffer) -> Void)?
     /// The pings that wait for a pong, the oldest first.
     private var pings: [Ping] = []
     /// The number of pings without a payload of the user's.
@@ -105,7 +105,7 @@ package final class WebSocketPeer: MessagePeer {
     /// - Parameters:
     ///   - payload: Nil for one that no other ping has, so that the pong of a heartbeat does not answer it.
     ///   - lost: Makes the error for a link that ends before the answer.
-    func ping(
+    package func ping(
         _ payload: ByteBuffer?,
         _ outcome: MessageOutcome,
         in turn: inout Turn,
@@ -124,7 +124,7 @@ package final class WebSocketPeer: MessagePeer {
     }
 
     /// The answer to a ping is no longer awaited.
-    func cancelPing(_ outcome: MessageOutcome) {
+    package func cancelPing(_ outcome: MessageOutcome) {
         self.pings.removeAll { $0.outcome === outcome }
     }
 

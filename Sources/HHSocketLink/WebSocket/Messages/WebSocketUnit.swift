@@ -14,7 +14,7 @@ package struct WebSocketUnit: MessageUnit {
     /// Completed when the last byte was handed to the system; nil if nothing waits for that.
     package var outcome: MessageOutcome?
     /// Whether it is a heartbeat, which is only for one connection.
-    var isBeat = false
+    package var isBeat = false
     package var isOfOneConnection: Bool {
         if case .message = self.kind { self.isBeat } else { true }
     }

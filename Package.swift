@@ -14,7 +14,8 @@ let package = Package(
     name: "hhsocket",
     platforms: [.macOS(.v13), .iOS(.v16)],
     products: [
-        .library(name: "HHSocket", targets: ["HHSocket"]),
+        // With what it exports, whose API `make api-diff` compares, too.
+        .library(name: "HHSocket", targets: ["HHSocket", "HHSocketLink"]),
         .library(name: "HHSocketMessage", targets: ["HHSocketMessage"]),
         // Needs libprotobuf-c.
         .library(name: "HHSocketProtobufC", targets: ["HHSocketProtobufC"]),
@@ -97,7 +98,7 @@ let package = Package(
                 .product(name: "NIOCore", package: "swift-nio"),
             ]
         ),
-        // Floor 2: one established connection, for either end. No product: HHSocket and HHSocketServer export it.
+        // Floor 2: one established connection, for either end. HHSocket and HHSocketServer export it.
         .target(
             name: "HHSocketLink",
             dependencies: [
@@ -114,7 +115,7 @@ let package = Package(
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),
             ]
         ),
-        // Above it: a client's long-lived connection.
+        // Floor 2b: a client's long-lived connection.
         .target(
             name: "HHSocket",
             dependencies: [

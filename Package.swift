@@ -14,7 +14,8 @@ let package = Package(
     name: "hhsocket",
     platforms: [.macOS(.v13), .iOS(.v16)],
     products: [
-        .library(name: "HHSocket", targets: ["HHSocket"]),
+        // With what it exports, whose API `make api-diff` compares, too.
+        .library(name: "HHSocket", targets: ["HHSocket", "HHSocketLink"]),
         .library(name: "HHSocketMessage", targets: ["HHSocketMessage"]),
         // Needs libprotobuf-c.
         .library(name: "HHSocketProtobufC", targets: ["HHSocketProtobufC"]),
@@ -97,13 +98,28 @@ let package = Package(
                 .product(name: "NIOCore", package: "swift-nio"),
             ]
         ),
-        // Floor 2: one long-lived connection.
+        // Floor 2: one established connection, for either end. HHSocket and HHSocketServer export it.
         .target(
-            name: "HHSocket",
+            name: "HHSocketLink",
             dependencies: [
                 "CHHSocket",
                 "CZlib",
                 "HHSocketFoundation",
+                "HHSocketMessage",
+                "HHSocketSystem",
+                .product(name: "Atomics", package: "swift-atomics"),
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
+            ]
+        ),
+        // Floor 2b: a client's long-lived connection.
+        .target(
+            name: "HHSocket",
+            dependencies: [
+                "HHSocketLink",
                 "HHSocketMessage",
                 "HHSocketSystem",
                 .target(name: "CNetlink", condition: .when(platforms: [.linux, .android])),
@@ -129,6 +145,7 @@ let package = Package(
                 "CHHSocket",
                 "HHSocket",
                 "HHSocketFoundation",
+                "HHSocketLink",
                 "HHSocketMessage",
                 "HHSocketSystem",
                 .product(name: "Atomics", package: "swift-atomics"),
@@ -146,6 +163,7 @@ let package = Package(
             name: "HHSocketSTOMP",
             dependencies: [
                 "HHSocket",
+                "HHSocketLink",
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
@@ -175,7 +193,7 @@ let package = Package(
             name: "HHSocketServer",
             dependencies: [
                 "CHHSocket",
-                "HHSocket",
+                "HHSocketLink",
                 "HHSocketMessage",
                 "HHSocketSystem",
                 .product(name: "Atomics", package: "swift-atomics"),
@@ -187,6 +205,7 @@ let package = Package(
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),
+                .product(name: "NIOTLS", package: "swift-nio"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
                 .product(name: "Tracing", package: "swift-distributed-tracing"),
             ]
@@ -387,6 +406,7 @@ let package = Package(
                 "CHHSocket",
                 "CZlib",
                 "HHSocket",
+                "HHSocketLink",
                 "HHSocketMessage",
                 "HHSocketRPC",
                 "HHSocketSTOMP",
@@ -418,6 +438,7 @@ let package = Package(
             name: "HHSocketRPCTests",
             dependencies: [
                 "HHSocket",
+                "HHSocketLink",
                 "HHSocketMessage",
                 "HHSocketRPC",
                 "HHSocketTesting",
@@ -600,7 +621,7 @@ let memberImportVisibility = SwiftSetting.enableUpcomingFeature("MemberImportVis
 // Their files use structures of the C library. Which module declares such a structure to the compiler depends on which
 // of SwiftNIO's modules it loads first, so the import that this feature requires differs from build to build.
 let usersOfTheCLibrary: Set = [
-    "HHSocket", "HHSocketCLI", "HHSocketOutbox", "HHSocketProtobufC", "HHSocketRPC", "HHSocketServer",
+    "HHSocket", "HHSocketCLI", "HHSocketLink", "HHSocketOutbox", "HHSocketProtobufC", "HHSocketRPC", "HHSocketServer",
     "HHSocketTesting", "TestSupport", "chat-example",
 ]
 // swift-protobuf's generator wrote the reference messages.

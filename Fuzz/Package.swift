@@ -5,13 +5,14 @@ import PackageDescription
 
 // A separate package, because it needs flags that a dependency may not have. Built and run by `make fuzz`.
 //
-// It compiles the sources of HHSocket, HHSocketMessage, HHSocketProtobufC and HHSocketSTOMP once more, through symbolic
-// links, as modules with counters at every edge, for the address sanitizer and with optimisation. The libraries below
-// them are built as usual: this package shares their build folder.
+// It compiles the sources of HHSocketLink, HHSocket, HHSocketMessage, HHSocketProtobufC and HHSocketSTOMP once more,
+// through symbolic links, as modules with counters at every edge, for the address sanitizer and with optimisation. The
+// libraries below them are built as usual: this package shares their build folder.
 let instrumented = ["-sanitize=address", "-sanitize-coverage=edge,inline-8bit-counters,pc-table"]
 // Code that imports the module uses its public name.
 let messageModule = ["-module-alias", "HHSocketMessage=InstrumentedHHSocketMessage"]
-let modules = messageModule + ["-module-alias", "HHSocket=InstrumentedHHSocket"]
+let linkModules = messageModule + ["-module-alias", "HHSocketLink=InstrumentedHHSocketLink"]
+let modules = linkModules + ["-module-alias", "HHSocket=InstrumentedHHSocket"]
 
 let package = Package(
     name: "hhsocket-fuzz",
@@ -37,12 +38,28 @@ let package = Package(
         .target(name: "HHSocketFoundation"),
         .target(name: "HHSocketSystem", dependencies: ["CHHSocket"]),
         .target(
-            name: "InstrumentedHHSocket",
+            name: "InstrumentedHHSocketLink",
             dependencies: [
                 "CHHSocket",
                 "CZlib",
                 "HHSocketFoundation",
                 "HHSocketSystem",
+                "InstrumentedHHSocketMessage",
+                .product(name: "Atomics", package: "swift-atomics"),
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
+            ],
+            // Assertions stay enabled.
+            swiftSettings: [.unsafeFlags(["-O", "-assert-config", "Debug"] + messageModule + instrumented)]
+        ),
+        .target(
+            name: "InstrumentedHHSocket",
+            dependencies: [
+                "HHSocketSystem",
+                "InstrumentedHHSocketLink",
                 "InstrumentedHHSocketMessage",
                 .target(name: "CNetlink", condition: .when(platforms: [.linux, .android])),
                 .product(name: "DequeModule", package: "swift-collections"),
@@ -59,8 +76,7 @@ let package = Package(
                     condition: .when(platforms: [.macOS])
                 ),
             ],
-            // Assertions stay enabled.
-            swiftSettings: [.unsafeFlags(["-O", "-assert-config", "Debug"] + messageModule + instrumented)]
+            swiftSettings: [.unsafeFlags(["-O", "-assert-config", "Debug"] + linkModules + instrumented)]
         ),
         .target(
             name: "InstrumentedHHSocketMessage",
@@ -88,6 +104,7 @@ let package = Package(
             name: "InstrumentedHHSocketSTOMP",
             dependencies: [
                 "InstrumentedHHSocket",
+                "InstrumentedHHSocketLink",
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
@@ -104,7 +121,7 @@ let package = Package(
             name: "Fuzz",
             dependencies: [
                 "FuzzedMessages",
-                "InstrumentedHHSocket",
+                "InstrumentedHHSocketLink",
                 "InstrumentedHHSocketMessage",
                 "InstrumentedHHSocketProtobufC",
                 "InstrumentedHHSocketSTOMP",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Atomics
-import HHSocket
+import HHSocketLink
 import Logging
 
 /// The books of a server: its peers, by address, number and identity, what is held for them, and what is said of them.

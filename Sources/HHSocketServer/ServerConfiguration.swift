@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-public import HHSocket
+public import HHSocketLink
 public import Logging
 public import Metrics
 public import NIOCore

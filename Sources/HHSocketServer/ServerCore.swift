@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 
 /// The objects that the connections of a running server share: its rules, its books and its services.
 final class ServerCore: Sendable {

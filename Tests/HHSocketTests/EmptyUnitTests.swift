@@ -8,6 +8,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// Units that carry nothing cost work in proportion to their bytes, however many arrive in one read: a peer may not
 /// occupy a thread with a few kilobytes.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-@testable import InstrumentedHHSocket
+@testable import InstrumentedHHSocketLink
 
 /// The streams of a client or a server. The input determines its steps, and the frames of the other side.
 enum CallStreamFuzz {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-@testable import InstrumentedHHSocket
+@testable import InstrumentedHHSocketLink
 
 /// Any bytes as the JSON description of a layout.
 enum DescriptionFuzz {

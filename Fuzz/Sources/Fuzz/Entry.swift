@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import InstrumentedHHSocket
+import InstrumentedHHSocketLink
 
 /// The targets of fuzzing. The first argument names one; the others are libFuzzer's.
 enum Target: String, CaseIterable {

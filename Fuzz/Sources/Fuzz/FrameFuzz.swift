@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-@testable import InstrumentedHHSocket
+@testable import InstrumentedHHSocketLink
 
 /// Frames that the input describes, which are encoded and decoded again.
 enum FrameFuzz {

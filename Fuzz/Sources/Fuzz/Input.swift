@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import InstrumentedHHSocket
+import InstrumentedHHSocketLink
 
 /// The fuzzer's bytes, from which decisions are drawn: from their end, so that a recorded stream is good input as
 /// it is.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-@testable import InstrumentedHHSocket
+@testable import InstrumentedHHSocketLink
 
 /// The end of a request at a server, including the bytes after its head, whatever read contained them.
 struct ServerOutcome: Equatable {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-@testable import InstrumentedHHSocket
+@testable import InstrumentedHHSocketLink
 
 /// The codec of WebSocket: bytes as they are, frames that the input describes, and frames of our own encoder.
 enum WebSocketFuzz {

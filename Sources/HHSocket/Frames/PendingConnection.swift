@@ -230,14 +230,3 @@ package final class PendingConnection: LinkReceiver, MadeLink, @unchecked Sendab
         self.handshake?.endHello(.failure(error))
     }
 }
-
-extension LinkError {
-    /// Converts the error of bytes that are no valid frames.
-    package init(_ error: FrameError) {
-        self.init(
-            "\(error)",
-            underlying: error,
-            reason: error.code == .payloadTooLarge ? .tooLarge : .protocolViolation
-        )
-    }
-}

@@ -34,10 +34,10 @@ public final class LineLink: ConnectionControl {
         set { self.core.session.delegation.setDelegate { [weak newValue] in newValue } }
     }
 
-    /// The lines that arrive on this link, over all its connections, as text; ``Lines/bytes``, ``Lines/results`` and
-    /// ``Lines/decoded(as:decoder:)`` are other views of them. With several readers each line goes to one of them. The
-    /// sequence is empty while there is a ``delegate``, or a handler of ``setLineHandler(_:)``, which has precedence
-    /// over both.
+    /// The lines that arrive on this link, over all its connections, as text; ``ReceivedLines/bytes``,
+    /// ``ReceivedLines/results`` and ``ReceivedLines/decoded(as:decoder:)`` are other views of them. With several
+    /// readers each line goes to one of them. The sequence is empty while there is a ``delegate``, or a handler of
+    /// ``setLineHandler(_:)``, which has precedence over both.
     ///
     /// A line that is not UTF-8 is skipped, and reported by ``Event/unreadable(_:)``.
     public var lines: Lines {

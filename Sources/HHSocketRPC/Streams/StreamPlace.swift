@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-package import HHSocket
+package import HHSocketLink
 
 /// The place where a stream is open.
 package struct StreamPlace: Hashable, Sendable {

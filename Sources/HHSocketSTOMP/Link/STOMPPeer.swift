@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-package import HHSocket
+import HHSocket
+package import HHSocketLink
 
 /// The owner of a client's connections, as far as their peers use it.
 protocol STOMPPeerHost: AnyObject {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-package import HHSocket
+package import HHSocketLink
 
 /// Acknowledgements.
 extension STOMPMachine {

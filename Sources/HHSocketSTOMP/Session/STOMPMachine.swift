@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-package import HHSocket
+package import HHSocketLink
 
 /// The decisions of a STOMP client about one connection after another: versions, heart-beats, subscriptions and their
 /// restoration, acknowledgements, transactions, errors. No I/O and no clock; it takes frames and the user's requests,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 import NIOConcurrencyHelpers
 
 /// Runs the authentications of a server's clients, by hello and by requests to open a WebSocket, as

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 
 /// A server's answer to a client's hello, and its use of the features that both agree on.
 public struct ServerHello: Sendable {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Atomics
-import HHSocket
+import HHSocketLink
 import NIOConcurrencyHelpers
 import NIOCore
 

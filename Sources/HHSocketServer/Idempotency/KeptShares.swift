@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 import NIOCore
 
 /// The cost of the answers that are kept for repeats, by owner; decides which answers to remove. The time is passed in.

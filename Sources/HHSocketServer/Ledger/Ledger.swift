@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import Atomics
 import Foundation
-import HHSocket
+import HHSocketLink
 import NIOConcurrencyHelpers
 import NIOCore
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 
 /// The bounds of a server. Each limit has a default that does not affect well-behaved clients, a count in
 /// ``ServerStatistics`` and an answer to the client; <doc:Operations> lists them all.

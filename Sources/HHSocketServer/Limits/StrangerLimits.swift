@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 
 /// The bounds of strangers: clients that have not sent the hello that the server requires, or whose identity is not
 /// known although the router requires one (``AuthenticationMiddleware``).

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 import NIOCore
 
 /// The network that counts as one client for limits by address: an IPv4 address, or an IPv6 network of 64 bits, which

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Atomics
-import HHSocket
+import HHSocketLink
 import NIOCore
 
 /// Makes room for new connections when the server has reached its limit: the connection of all event loops that has

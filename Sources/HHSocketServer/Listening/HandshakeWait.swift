@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 import NIOCore
 
 /// The handler of a connection whose TLS handshake has not begun: it waits for the client's first bytes, and then for

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 
 /// The settings of a listener for opening WebSockets.
 struct OpeningSettings: Sendable {

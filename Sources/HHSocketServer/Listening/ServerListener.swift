@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-public import HHSocket
+public import HHSocketLink
 import HHSocketSystem
 
 /// An address at which a server accepts connections, with its TLS and its wire format.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 import NIOCore
 
 /// Follows TCP or TLS until a WebSocket is open, for a limited time; then the WebSocket's handlers replace it. On a

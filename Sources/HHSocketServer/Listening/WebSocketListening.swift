@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 
 /// The WebSockets of a listener.
 public struct WebSocketListening: Sendable {

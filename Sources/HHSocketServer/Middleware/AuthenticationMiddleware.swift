@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 
 /// Admits the requests of clients whose identity is known (``ServerSession/authenticate(as:)``), and those by which it
 /// becomes known. Others are answered ``/HHSocket/Status/noPermission`` (405), whether or not their type has a handler,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 
 /// A layer between requests and handlers, for ``Router/use(_:)`` and ``Router/group(_:limits:_:)``: a
 /// ``ServerMiddleware``, a ``ServerAdmission``, a ``RefusalObserver``, or several of them in one type.

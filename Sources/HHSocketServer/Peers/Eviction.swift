@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 
 /// The reason for which the server closes a peer that breaks no rule of its language: it is too slow, or one too many,
 /// or reaches a limit.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 
 /// A language that a peer speaks: it tells ``ServerPeer`` its state, and carries out the decisions of that. On the
 /// peer's event loop.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 import NIOCore
 
 /// The rules of progress for a peer, whatever it speaks: it is looked at from time to time, and compared with the last

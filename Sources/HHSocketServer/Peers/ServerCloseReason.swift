@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 
 /// The reason why a connection of a server has ended.
 public struct ServerCloseReason: Hashable, Sendable, CustomStringConvertible {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import DequeModule
-import HHSocket
+import HHSocketLink
 import Logging
 import NIOCore
 

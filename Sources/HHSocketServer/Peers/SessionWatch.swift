@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 import NIOCore
 
 /// The time limits of one client, whatever its connection carries: decides that it is idle, or that it stalls. The time

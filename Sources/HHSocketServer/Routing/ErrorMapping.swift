@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 
 /// The answers to errors that are no ``StatusError``.
 struct ErrorMapping: Sendable {

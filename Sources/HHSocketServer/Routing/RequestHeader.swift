@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 public import NIOCore
 
 /// The part of a request that is known before its body is read.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 import NIOCore
 
 /// An error that a handler throws to answer with a status other than 200.

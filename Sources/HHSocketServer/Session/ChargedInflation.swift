@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 import NIOCore
 
 /// Decompresses the bodies that clients send, in parts, between which other tasks may use the thread. Decompressed

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 import NIOCore
 
 /// A peer that speaks frames: hello, requests up to the start of their handlers, and the fast path of those that are

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 
 /// The handlers that run for the requests of one client, their results, and their deadlines. On the event loop.
 ///

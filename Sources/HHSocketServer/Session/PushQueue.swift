@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import DequeModule
-import HHSocket
+import HHSocketLink
 import NIOCore
 
 /// The pushes that wait for one slow client.

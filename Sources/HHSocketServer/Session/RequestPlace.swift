@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 import NIOCore
 
 /// The place of a request in every count of requests in flight: of the server, its type, its client's identity and the

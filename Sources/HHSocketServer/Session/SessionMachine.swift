@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 
 /// Decides, for one connection, which answer belongs to which frame, and tracks the requests in flight. It does no I/O.
 ///

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 
 /// The request of a connection, kept for its lifetime in one piece of memory, since it is hardly ever read, and a
 /// browser's many header fields take a lot of memory one by one.

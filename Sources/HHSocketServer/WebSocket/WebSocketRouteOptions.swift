@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-public import HHSocket
+public import HHSocketLink
 
 /// The rules of the WebSockets at one path.
 public struct WebSocketRouteOptions: Sendable {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 import NIOCore
 
 /// A peer that speaks in messages over a WebSocket: its link, its handler, and its close frame. On the connection's

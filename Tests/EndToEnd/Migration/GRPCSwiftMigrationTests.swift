@@ -99,7 +99,7 @@ private actor Caller {
     /// Every code of HHSocket in the table exists.
     @Test func codesOfTheTableExist() throws {
         let page = try DocumentationPage("Docs/MigratingFromGRPCSwift.md").text
-        let source = try DocumentationPage("Sources/HHSocket/SocketError.swift").text
+        let source = try DocumentationPage("Sources/HHSocketLink/SocketError.swift").text
         let section = try #require(
             page.components(separatedBy: "\n### Codes\n").last?.components(separatedBy: "\n## ")[0]
         )

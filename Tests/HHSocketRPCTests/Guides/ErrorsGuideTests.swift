@@ -28,7 +28,7 @@ import Testing
     }
 
     @Test func everyCodeHasARow() throws {
-        let source = try DocumentationPage("Sources/HHSocket/SocketError.swift").text
+        let source = try DocumentationPage("Sources/HHSocketLink/SocketError.swift").text
         let names = source.matches(of: /public static let ([a-zA-Z]+) = Self\(\w+\./).map { String($0.output.1) }
         #expect(names.count > 30)
         let sections = ["Answers of the server", "Errors found by the client"]

@@ -6,6 +6,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 @testable import HHSocketRPC
 
 /// An element is handled when the reader that has got it requests the next one, ends, or is released: the same for

@@ -37,7 +37,7 @@ final class Inbox: STOMPClientDelegate {
         let codes = rows.compactMap { $0.split(separator: "|").first }
             .flatMap { $0.matches(of: /`([A-Za-z]+)`/).map { String($0.output.1) } }
         #expect(codes.count > 9)
-        let source = try DocumentationPage("Sources/HHSocket/SocketError.swift").text
+        let source = try DocumentationPage("Sources/HHSocketLink/SocketError.swift").text
         for code in codes { #expect(source.contains("public static let \(code) = "), "\(code)") }
     }
 

@@ -42,6 +42,10 @@ import Testing
         }
     }
 
+    private static func sources() throws -> [(path: String, text: String)] {
+        try ["Sources/HHSocketServer", "Sources/HHSocketLink", "Sources/HHSocket"].flatMap(self.sources(under:))
+    }
+
     @Test func everyRowNamesAFileThatHasItsOwnerAndItsCharge() throws {
         let rows = try self.rows()
         #expect(rows.count > 15)
@@ -79,7 +83,7 @@ import Testing
     @Test func everyChargeHasARow() throws {
         let rows = try self.rows()
         let files = Set(rows.flatMap { Self.names($0.file) })
-        let charging = try (Self.sources(under: "Sources/HHSocketServer") + Self.sources(under: "Sources/HHSocket"))
+        let charging = try Self.sources()
             .filter { $0.text.contains(/(load|account\?|account|self)\.held\(|setStandingBytes\(|\bHold\(/) }
             .map(\.path)
             .filter { !$0.contains("/Ledger/") && !$0.hasSuffix("/Link/Hold.swift") }
@@ -99,7 +103,7 @@ import Testing
     /// Everyone who can be made to release memory, and everyone who is charged, owns a row.
     @Test func everyHolderOwnsARow() throws {
         let owners = Set(try self.rows().flatMap { Self.names($0.owner) })
-        let sources = try Self.sources(under: "Sources/HHSocketServer") + Self.sources(under: "Sources/HHSocket")
+        let sources = try Self.sources()
         let declaration = /(?:class|extension|struct) ([A-Za-z]+)[^{\n]*: [^{\n]*(?:LedgerHolder|LinkAccount)\b/
         let holders = sources.flatMap { $0.text.matches(of: declaration).map { String($0.output.1) } }
         #expect(holders.count >= 2)

@@ -6,6 +6,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// A client whose socket gets the port of its server, which is down, as its own one.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct SelfConnectionTests {

@@ -3,6 +3,7 @@ import NIOCore
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// The encoding of frames into bytes.
 @Suite struct FrameLanguageTests {

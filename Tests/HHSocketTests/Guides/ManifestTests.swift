@@ -51,6 +51,54 @@ import Testing
         #expect(!(try DocumentationPage("Fuzz/Package.swift").text.contains("MemberImportVisibility")))
     }
 
+    // MARK: Dependencies
+
+    /// What each target depends on: the names of targets and products.
+    private func dependencies() throws -> [String: Set<String>] {
+        let manifest = try DocumentationPage("Package.swift").text
+        let start = try #require(manifest.range(of: "\n    targets: [\n"))
+        var found: [String: Set<String>] = [:]
+        for target in manifest[start.lowerBound...].components(separatedBy: "\n        .") {
+            guard let name = target.prefixMatch(of: /\w+\(\s*name: "([^"]+)"/)?.output.1,
+                let start = target.range(of: "dependencies: [")
+            else { continue }
+            let rest = target[start.upperBound...]
+            let end = try #require(rest.range(of: rest.hasPrefix("\n") ? "\n            ]" : "]"), "\(name)")
+            let strings = rest[..<end.lowerBound].matches(of: /(\w+: )?"([^"]+)"/).map(\.output)
+            found[String(name)] = Set(strings.filter { $0.1 != "package: " }.map { String($0.2) })
+        }
+        return found
+    }
+
+    /// What a target depends on, directly or through others.
+    private func dependencies(below target: String) throws -> Set<String> {
+        let dependencies = try self.dependencies()
+        var found: Set<String> = []
+        var waiting = [target]
+        while let next = waiting.popLast() {
+            for name in dependencies[next] ?? [] where found.insert(name).inserted { waiting.append(name) }
+        }
+        return found
+    }
+
+    /// What makes a client's connection is not linked into servers.
+    @Test func serversDoNotDependOnTheClientsConnection() throws {
+        let client = try self.dependencies(below: "HHSocketRPC")
+        #expect(client.isSuperset(of: ["HHSocket", "HHSocketLink", "CZlib", "NIOTLS"]))
+        let clients: Set = ["HHSocket", "HHSocketRPC", "HHSocketSTOMP", "HHSocketApp"]
+        for target in ["HHSocketLink", "HHSocketServer"] {
+            let below = try self.dependencies(below: target)
+            #expect(below.isSuperset(of: ["HHSocketMessage", "NIOSSL"]), "\(target)")
+            #expect(below.isDisjoint(with: clients), "\(target)")
+        }
+    }
+
+    /// The endpoint for monitoring is the only user of another parser of HTTP than ours.
+    @Test func onlyTheServerDependsOnNIOHTTP1() throws {
+        let users = try self.dependencies().filter { $0.value.contains("NIOHTTP1") }.map(\.key)
+        #expect(users == ["HHSocketServer"])
+    }
+
     private func folders(in folder: String) throws -> [String] {
         try FileManager.default.contentsOfDirectory(atPath: packageFolder.appendingPathComponent(folder).path)
             .sorted().map { "\(folder)/\($0)" }

@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 @Suite struct SHATests {
     /// The examples of FIPS 180 and its predecessor's appendices, and no bytes at all.

@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 @Suite struct AdaptiveHeartbeatTests {
     typealias Run = HeartbeatHistory.Run

@@ -3,6 +3,7 @@ import Foundation
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 @Suite struct HeartbeatHistoryTests {
     typealias Run = HeartbeatHistory.Run

@@ -3,6 +3,7 @@ import NIOCore
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 @Suite struct HeartbeatMonitorTests {
     static let policy = HeartbeatPolicy(interval: .seconds(10), replyTimeout: .seconds(3), misses: 1)

@@ -3,6 +3,7 @@ import NIOCore
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// The heartbeat on an idle connection through a simulated NAT, in virtual time.
 @Suite struct HeartbeatNATTests {

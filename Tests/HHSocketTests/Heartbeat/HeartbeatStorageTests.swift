@@ -2,6 +2,7 @@
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 @Suite struct HeartbeatStorageTests {
     private func runs(_ seconds: Int) -> [HeartbeatHistory.Run] {

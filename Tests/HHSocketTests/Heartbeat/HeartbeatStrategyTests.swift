@@ -2,6 +2,7 @@
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 @Suite struct HeartbeatStrategyTests {
     private let active = HeartbeatHistory(isApplicationActive: true)

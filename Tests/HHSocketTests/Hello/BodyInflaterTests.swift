@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// The stepwise inflater, compared with inflating in one call.
 @Suite struct BodyInflaterTests {

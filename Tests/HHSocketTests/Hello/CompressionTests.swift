@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// Compression, compared with zlib's own one-call functions.
 @Suite struct CompressionTests {

@@ -6,6 +6,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 @Suite struct EnvelopeTests {
     static let bothFlags = FrameType.metadataFlag | FrameType.compressionFlag

@@ -5,6 +5,7 @@ import NIOCore
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// The server's side of hello.
 @Suite struct HelloAnswerTests {

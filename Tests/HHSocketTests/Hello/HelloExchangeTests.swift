@@ -5,6 +5,7 @@ import NIOCore
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// The client's side of hello, with the frames of Docs/Protocol.md.
 @Suite struct HelloExchangeTests {

@@ -3,6 +3,7 @@ import CZlib
 import NIOCore
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 func buffer(hex text: String) -> ByteBuffer { ByteBuffer(bytes: bytes(hex: text)) }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// A mistake of the model, which the comparison with an inbox must find.
 enum InboxFlaw: CaseIterable {

@@ -6,6 +6,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// An inbox and a model of it in random histories, with all kinds of bounds, several readers that wait, batches that
 /// are given back, ends and cancels.

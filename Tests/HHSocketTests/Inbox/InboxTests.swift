@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// The elements that wait for readers, without sockets or time.
 @Suite struct InboxTests {

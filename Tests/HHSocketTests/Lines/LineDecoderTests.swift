@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// A delimiter of these bytes.
 private func bytes(_ text: String) -> LineDelimiter { (try? LineDelimiter(bytes: text.utf8)) ?? .lf }

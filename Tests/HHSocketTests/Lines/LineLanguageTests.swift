@@ -3,6 +3,7 @@ import NIOCore
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// Delimiters, and lines as they are sent.
 @Suite struct LineLanguageTests {

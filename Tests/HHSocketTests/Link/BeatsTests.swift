@@ -3,6 +3,7 @@ import NIOCore
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// The two halves of a link's beats, in virtual time.
 @Suite struct BeatsTests {

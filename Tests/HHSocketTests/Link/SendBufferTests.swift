@@ -3,6 +3,7 @@ import NIOCore
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// The order of sending, without a channel.
 @Suite struct SendBufferTests {

@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// Bytes that outlive the read of which they are a slice.
 @Suite struct DetachedBytesTests {

@@ -3,6 +3,7 @@ import NIOCore
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// The memory that is charged for a unit of a peer's while it arrives.
 @Suite struct GrowingUnitTests {

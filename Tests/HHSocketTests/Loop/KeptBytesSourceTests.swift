@@ -24,7 +24,7 @@ import Testing
     }
 
     private static let reasons: [String: Reason] = [
-        // HHSocket
+        // HHSocketLink and HHSocket
         "Batch.buffer": .passing,
         "BodyInflater.input": .detached(in: "HHSocketServer/Session/FrameSession.swift"),
         "BufferPool.buffers": .own,
@@ -36,34 +36,36 @@ import Testing
         "HelloAnswer.bytes": .passing,
         "HelloAnswer.payload": .own,
         "LineLanguage.payload": .unit,
-        "LineLink+Lines.bytes": .detached(in: "HHSocket/Lines/LineLink+Lines.swift"),
-        "LinePeer.delivery": .detached(in: "HHSocket/Lines/LineLink+Lines.swift"),
+        "LinePeer.delivery": .detached(in: "HHSocketLink/Lines/ReceivedLine.swift"),
         "OpeningResponseReader.body": .own,
         "PendingConnection.heldAnswers": .detached(in: "HHSocket/Frames/PendingConnection.swift"),
         "PieceAssembly.bytes": .owned,
         "ReceiveBuffers.buffers": .own,
         "ReceiveBuffers.latest": .own,
+        "ReceivedLine.bytes": .detached(in: "HHSocketLink/Lines/ReceivedLine.swift"),
+        "ReceivedLine.inbox": .detached(in: "HHSocketLink/Lines/ReceivedLine.swift"),
+        "ReceivedLine.reader": .detached(in: "HHSocketLink/Lines/ReceivedLine.swift"),
         "SOCKS5Negotiation.authentication": .own,
         "SOCKS5Negotiation.request": .own,
-        "SendBytes.body": .detached(in: "HHSocket/Loop/DetachedBytes.swift"),
+        "SendBytes.body": .detached(in: "HHSocketLink/Loop/DetachedBytes.swift"),
         "SendBytes.gatheredBeforeBody": .own,
-        "SendBytes.others": .detached(in: "HHSocket/Loop/DetachedBytes.swift"),
+        "SendBytes.others": .detached(in: "HHSocketLink/Loop/DetachedBytes.swift"),
         "SocketError.body": .application,
-        "StreamLane.bytes": .detached(in: "HHSocket/Streams/StreamLane.swift"),
+        "StreamLane.bytes": .detached(in: "HHSocketLink/Streams/StreamLane.swift"),
         "StreamLane.frame": .passing,
         "StreamOutcome.answer": .application,
-        "StreamOutcome.payload": .detached(in: "HHSocket/Streams/StreamItem+Inbox.swift"),
+        "StreamOutcome.payload": .detached(in: "HHSocketLink/Streams/StreamItem+Inbox.swift"),
         "StreamPort.payload": .detached(in: "HHSocketServer/Streams/StreamExchange.swift"),
         "StreamScheduler.cancels": .own,
         "StreamScheduler.frame": .passing,
         "TransferPart.bytes": .passing,
         "TransferPart.items": .own,
         "WebSocketCarriage.ping": .owned,
-        "WebSocketMessage.payload": .detached(in: "HHSocket/WebSocket/Messages/WebSocketMessages.swift"),
+        "WebSocketMessage.payload": .detached(in: "HHSocketLink/WebSocket/Messages/WebSocketMessages.swift"),
         "WebSocketPeer.payload": .owned,
         "WebSocketRefusal.body": .own,
-        "WebSocketStreamWriter.first": .detached(in: "HHSocket/Loop/DetachedBytes.swift"),
-        "WebSocketStreamWriter.others": .detached(in: "HHSocket/Loop/DetachedBytes.swift"),
+        "WebSocketStreamWriter.first": .detached(in: "HHSocketLink/Loop/DetachedBytes.swift"),
+        "WebSocketStreamWriter.others": .detached(in: "HHSocketLink/Loop/DetachedBytes.swift"),
         "WebSocketUnit.payload": .unit,
         "WriterQueue.frame": .own,
         // HHSocketRPC
@@ -98,7 +100,7 @@ import Testing
         "STOMPUnit.frame": .unit,
     ]
 
-    private static let modules = ["HHSocket", "HHSocketRPC", "HHSocketServer", "HHSocketSTOMP"]
+    private static let modules = ["HHSocketLink", "HHSocket", "HHSocketRPC", "HHSocketServer", "HHSocketSTOMP"]
 
     /// The name of a stored property of a type that has bytes, if a line declares one.
     private static func property(_ line: Substring) -> Substring? {
@@ -108,7 +110,7 @@ import Testing
         let types =
             #/
             \b(?:ByteBuffer|LentBytes|OwnedBytes|ArrivedFrame|Frame|STOMPFrame|WebSocketMessage|WebSocketUnit|SocketPush
-            |LineUnit|LineLink\.Line)\b
+            |LineUnit|ReceivedLine)\b
             /#
         guard let match = line.wholeMatch(of: declaration), match.2.contains(types.wordBoundaryKind(.simple)) else {
             return nil
@@ -178,7 +180,7 @@ import Testing
 
     /// Bytes are lent where they become the application's, or where the call that they are passed to ends with them.
     @Test func bytesAreLentAtFewPlaces() throws {
-        let lending = try Self.sources().filter { !$0.path.hasPrefix("HHSocket/Wire/") }
+        let lending = try Self.sources().filter { !$0.path.hasPrefix("HHSocketLink/Wire/") }
             .map { (path: $0.path, count: $0.text.matches(of: /\.lend\(\)/).count) }
             .filter { $0.count > 0 }
         let expected = [

@@ -3,6 +3,7 @@ import NIOCore
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 @Suite struct ReceiveBuffersTests {
     /// Reads like NIO's channel, which keeps one buffer (`maxMessagesPerRead` 1).

@@ -3,6 +3,7 @@ import NIOCore
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 @Suite struct TaskTurnsTests {
     private static let start = NIODeadline.uptimeNanoseconds(1_000_000_000)

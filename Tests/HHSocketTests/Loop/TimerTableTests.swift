@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 @Suite struct TimerTableTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000)

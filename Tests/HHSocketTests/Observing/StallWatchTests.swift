@@ -3,6 +3,7 @@ import NIOCore
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 @Suite struct StallWatchTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000)

@@ -2,6 +2,7 @@
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 @Suite struct EndpointTests {
     @Test func addressesOfANameKeepIt() async throws {

@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// What the application's side of a stream shares with its connection, in random histories: each accepted item is sent
 /// once and in order unless it was withdrawn, no visit is missed, each sender is resumed once, and every charge ends.

@@ -4,6 +4,7 @@ import NIOCore
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// The order in which streams send.
 @Suite struct StreamSchedulerTests {

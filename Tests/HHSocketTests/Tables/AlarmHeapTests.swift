@@ -3,6 +3,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// Owners move and lose their alarms, and time passes: every alarm that is still wanted comes in time and in order. The
 /// model is a dictionary of what is wanted.

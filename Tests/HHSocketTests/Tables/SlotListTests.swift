@@ -3,6 +3,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// Elements are appended, moved and removed. The model is an array.
 private enum ListHistory {

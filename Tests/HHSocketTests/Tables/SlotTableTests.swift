@@ -3,6 +3,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// Elements come and go in a table. The model is a dictionary of the numbers by key, and a list of the keys of all
 /// elements that were removed.

@@ -3,6 +3,7 @@ import NIOCore
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// Joining a message that arrives in very many pieces takes time linear in its length, not quadratic: copying 16 MiB
 /// for each of 131,072 pieces would be a terabyte, which no machine copies within the time limit.

@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// A few bytes may inflate to many, which is done in slices that do not affect the result.
 @Suite struct WebSocketSliceTests {

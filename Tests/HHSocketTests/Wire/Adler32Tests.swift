@@ -7,6 +7,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 @Suite struct Adler32Tests {
     @Test(

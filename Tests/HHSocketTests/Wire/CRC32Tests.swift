@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 @Suite struct CRC32Tests {
     /// The check values of the catalogues, and those of RFC 3720, B.4.

@@ -6,6 +6,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// Formats whose frames a codec reads and writes: whatever the codec does, the stream continues or ends with an error.
 @Suite struct FrameCodecTests {

@@ -3,6 +3,7 @@ import NIOCore
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 @Suite struct FrameDecoderTests {
     // MARK: Limits

@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// Nothing a peer sends may trap. A nonsensical stream ends in a typed error; bytes that look like frames are frames.
 @Suite struct FrameGarbageTests {

@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// Limits that depend on the type of a frame, and on its sender.
 @Suite struct FrameLimitTests {

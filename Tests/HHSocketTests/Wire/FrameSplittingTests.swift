@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// The decoded frames do not depend on the division of the stream.
 @Suite struct FrameSplittingTests {

@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// A frame and its bytes, written by hand from the protocol's description and not by the encoder.
 struct GoldenFrame: CustomTestStringConvertible, Sendable {

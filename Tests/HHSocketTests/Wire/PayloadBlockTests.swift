@@ -3,6 +3,7 @@ import NIOCore
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// The memory that small payloads of one read share, which a client's decoder reuses.
 @Suite struct PayloadBlockTests {

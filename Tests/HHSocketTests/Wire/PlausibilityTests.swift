@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// Framing never guesses: a stream that contradicts its layout, or itself after a wrong checksum, ends.
 @Suite struct PlausibilityTests {

@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 extension GoldenFrame {
     private static let hello = ByteBuffer(string: "hello")

@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// Public protocols, described in JSON. The bytes were made by hand from their specifications.
 @Suite struct PublicProtocolTests {

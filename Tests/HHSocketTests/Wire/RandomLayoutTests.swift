@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// Encoded frames of any layout are decoded at every split.
 @Suite struct RandomLayoutTests {

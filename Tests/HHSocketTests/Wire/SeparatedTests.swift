@@ -4,6 +4,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// The preset of text headers and separators, whose bytes were written by hand.
 @Suite struct SeparatedGoldenTests {

@@ -3,6 +3,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 @Suite struct StatusMapTests {
     private func format(ok: UInt32 = 200, _ statuses: [UInt32: Status], bytes: Int = 4) throws -> StatusMap {

@@ -40,7 +40,7 @@ import Testing
 
     /// The names and numbers that the source declares.
     private func declaredStatuses() throws -> [UInt32: String] {
-        let file = packageFolder.appendingPathComponent("Sources/HHSocket/Wire/Status.swift")
+        let file = packageFolder.appendingPathComponent("Sources/HHSocketLink/Wire/Status.swift")
         let source = try String(contentsOf: file, encoding: .utf8)
         let declarations = source.matches(of: /public static let (\w+) = Status\(rawValue: (\d+)\)/)
         return Dictionary(

@@ -3,6 +3,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// Docs/WireFormat.schema.json.
 enum FormatSchema {

@@ -3,6 +3,7 @@ import NIOCore
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// A layout that cannot work is rejected when it is created, and the error names the rule.
 @Suite struct WireFormatRuleTests {

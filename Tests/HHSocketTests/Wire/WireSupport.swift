@@ -4,6 +4,7 @@ import NIOCore
 import TestSupport
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// Bytes written as hexadecimal digits; spaces and line ends are for the reader.
 func bytes(hex text: String) -> [UInt8] {

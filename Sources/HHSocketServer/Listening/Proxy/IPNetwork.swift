@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-public import HHSocket
+public import HHSocketLink
 public import NIOCore
 
 /// A network of IP addresses, such as `10.0.0.0/8` or `2001:db8::/32`, or a single address.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 import NIOCore
 
 /// The first handler in the pipeline of a connection from a listed proxy, until its PROXY header has arrived, for a

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 import NIOCore
 
 /// Looks for the application protocols that a client offers (ALPN, RFC 7301) in the first bytes of its TLS.

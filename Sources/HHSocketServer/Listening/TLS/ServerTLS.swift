@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-public import HHSocket
+public import HHSocketLink
 
 /// TLS for clients: the server's certificates, and how clients are verified.
 public struct ServerTLS: Sendable {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
-import HHSocket
+import HHSocketLink
 import NIOSSL
 
 /// A list of certificates that their authority has revoked (CRL, RFC 5280, section 5), in PEM (`X509 CRL`) or DER.

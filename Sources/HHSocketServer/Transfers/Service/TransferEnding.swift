@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 
 /// An error that ends a transfer, as reported to the client, the connection and the log.
 struct TransferEnding {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+import HHSocketLink
 import HHSocketMessage
 
 /// The names of files in the folder of a ``FolderTransferStore``. The name of a complete file is its id; all other

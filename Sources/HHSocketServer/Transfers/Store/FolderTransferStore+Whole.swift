@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-public import HHSocket
+public import HHSocketLink
 import HHSocketSystem
 import NIOConcurrencyHelpers
 import NIOCore

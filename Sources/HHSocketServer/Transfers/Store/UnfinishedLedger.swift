@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import DequeModule
-import HHSocket
+import HHSocketLink
 
 /// The account of a store's unfinished files: who writes which, who may begin another, and which have been there for
 /// too long. No I/O; the time is passed in, in milliseconds since 1970.

@@ -2,6 +2,7 @@
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 @Suite struct ClosingHandshakeTests {
     private let close = WebSocketClose(code: 1_000)

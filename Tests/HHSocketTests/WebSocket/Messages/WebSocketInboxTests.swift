@@ -5,6 +5,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct WebSocketInboxTests {
     private func message(_ text: String) -> WebSocketMessage { WebSocketMessage(text) }

@@ -3,6 +3,7 @@ import NIOCore
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 extension WebSocketLanguage {
     /// Creates a language without compression, with the default limits.

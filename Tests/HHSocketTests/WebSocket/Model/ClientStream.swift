@@ -2,6 +2,7 @@
 import NIOCore
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// The bytes that a client writes on one connection: the request that opens a WebSocket, then frames, by RFC 6455's
 /// rules for clients.

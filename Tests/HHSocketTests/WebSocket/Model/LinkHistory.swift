@@ -3,6 +3,7 @@ import HHSocketTesting
 import TestSupport
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// A step of a link's history.
 enum LinkStep: Sendable, CustomStringConvertible {

@@ -3,6 +3,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// The messages of a link, in both directions.
 extension LinkWorld {

@@ -2,6 +2,7 @@
 import NIOCore
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// The promises of all histories, and their end.
 extension LinkWorld {

@@ -6,6 +6,7 @@ import NIOEmbedded
 import TestSupport
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// A link in virtual time, the network and the servers around it, and their promises.
 ///

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// The settings of a history's link, and the expectations of it.
 struct LinkWorldSettings {

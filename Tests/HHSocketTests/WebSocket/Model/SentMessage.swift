@@ -2,6 +2,7 @@
 import NIOCore
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// A message of the client, and its outcome.
 struct SentMessage {

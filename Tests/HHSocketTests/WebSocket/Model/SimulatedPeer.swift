@@ -5,6 +5,7 @@ import NIOEmbedded
 import TestSupport
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// The mood of the servers, which determines their treatment of new connections.
 struct ServerMood: CustomStringConvertible {

@@ -3,6 +3,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// A whole `WebSocketLink` in virtual time, in random histories: no message is lost silently, duplicated or out of
 /// order; each has one outcome, and the right one; there are never two connections; every wait is bounded.

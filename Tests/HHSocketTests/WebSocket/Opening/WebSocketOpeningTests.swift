@@ -5,6 +5,7 @@ import NIOEmbedded
 import Testing
 
 @testable import HHSocket
+@testable import HHSocketLink
 
 /// The handler of a client's opening: bytes after the answer reach the link, whatever read contained them.
 @Suite struct WebSocketOpeningTests {

@@ -28,7 +28,7 @@ struct HHSocketCommand: AsyncParsableCommand {
             WebSocketServeCommand.self,
             LinesCommand.self,
             LinesServeCommand.self,
-            STOMPCommand.self,
+            BrokerCommand.self,
             InspectCommand.self,
             DescribeCommand.self,
             BenchCommand.self,

@@ -66,7 +66,7 @@ extension MockPeer where Wire == FrameWire {
         }
         let mock = MockPort(seed: seed, clock: clock)
         try await self.init(FrameWire(format: format), openings: openings, on: mock, port: port, other: reaction) {
-            FrameSession(core: $0, port: $1)
+            MockFrameSession(core: $0, port: $1)
         }
     }
 

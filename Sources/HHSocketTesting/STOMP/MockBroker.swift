@@ -75,7 +75,7 @@ extension MockPeer where Wire == STOMPWire {
         }
         let wire = STOMPWire(configuration, webSocket, on: mock.loop)
         try await self.init(wire, openings: openings, on: mock, port: port, other: .handle) {
-            STOMPSession(core: $0, port: $1)
+            MockSTOMPSession(core: $0, port: $1)
         }
     }
 

@@ -28,7 +28,7 @@ public final class STOMPWire: WebSocketWire {
     }
 
     private struct LoopState {
-        var sessions: [Int: STOMPSession] = [:]
+        var sessions: [Int: MockSTOMPSession] = [:]
         /// The connections whose output is held until the frame that caused it is recorded; nil if output is sent
         /// immediately.
         var delayed: Set<Int>?
@@ -61,7 +61,7 @@ public final class STOMPWire: WebSocketWire {
 
     // MARK: On the loop
 
-    func add(_ session: STOMPSession) {
+    func add(_ session: MockSTOMPSession) {
         self.state.value.sessions[session.number] = session
         self.broker.withLockedValue { $0.opened(session.number) }
     }
@@ -72,7 +72,7 @@ public final class STOMPWire: WebSocketWire {
     }
 
     /// Reacts to a frame, and records it: after the broker's state has changed, and before others can see it.
-    func received(_ frame: STOMPFrame, on session: STOMPSession) {
+    func received(_ frame: STOMPFrame, on session: MockSTOMPSession) {
         guard let core = session.core else { return }
         let received = Received(connection: session.number, frame: frame)
         self.state.value.delayed = []

@@ -64,7 +64,7 @@ extension MockPeer where Wire == MessageWire {
         let openings = try MockOpenings(path, subprotocols, compression: compression, mode: .unlimitedMessages)
         let mock = MockPort(seed: seed, clock: clock)
         try await self.init(MessageWire(compression), openings: openings, on: mock, port: port, other: reaction) {
-            MessageSession(core: $0, port: $1)
+            MockMessageSession(core: $0, port: $1)
         }
     }
 

@@ -10,7 +10,7 @@ final class MessageLoop<Link: BenchedLink>: EchoLoop, @unchecked Sendable {
     // Proof of Sendable: constants are Sendable; variables are used only on the socket's thread. Other threads get
     // there through its event loop.
 
-    private let connection: MessageConnection<Link>
+    private let connection: EchoConnection<Link>
     private let published = ManagedAtomic(0)
     private var calls: EchoCalls
     /// The places of the messages in flight, in the order in which they come back.
@@ -20,7 +20,7 @@ final class MessageLoop<Link: BenchedLink>: EchoLoop, @unchecked Sendable {
     /// - Parameters:
     ///   - connection: An open connection.
     ///   - inFlight: The number of messages that are in flight at once.
-    init(_ connection: MessageConnection<Link>, inFlight: Int, _ tally: EchoTally) {
+    init(_ connection: EchoConnection<Link>, inFlight: Int, _ tally: EchoTally) {
         self.connection = connection
         self.calls = EchoCalls(body: connection.body, inFlight: inFlight, tally: tally, schedule: nil)
         self.order = CircularBuffer(initialCapacity: inFlight)

@@ -3,7 +3,7 @@ import HHSocket
 import NIOCore
 
 /// One connection of a ``MockWebSocketServer``.
-final class MessageSession: MockSession<MessageWire> {
+final class MockMessageSession: MockSession<MessageWire> {
     /// The length from which on messages are compressed; nil if that was not agreed on.
     private var compressedLength: Int?
 

@@ -3,7 +3,7 @@ import HHSocket
 import NIOCore
 
 /// One connection of a ``MockServer``.
-final class FrameSession: MockSession<FrameWire> {
+final class MockFrameSession: MockSession<FrameWire> {
     private let format: WireFormat
     private let forge: FrameForge
     private var decoder: FrameDecoder

@@ -4,7 +4,7 @@ import HHSocketSTOMP
 import NIOCore
 
 /// One connection of a ``MockBroker``.
-final class STOMPSession: MockSession<STOMPWire> {
+final class MockSTOMPSession: MockSession<STOMPWire> {
     private var decoder: STOMPDecoder
     private var version: STOMPVersion?
     /// The bytes that are joined into messages, if a message length is configured.

@@ -39,7 +39,7 @@ final class ServerPeer: LinkHost {
 
     // In an order in which small properties fill the gaps between others: there is one for each connection.
     let loop: ServerLoop
-    let core: ServerCore
+    let parts: ServerParts
     let account: LedgerAccount
     let listener: ListenerSettings
     private let channel: any Channel
@@ -65,16 +65,16 @@ final class ServerPeer: LinkHost {
     /// The number of the last broadcast that was for it.
     private var lastBroadcast: UInt64 = 0
 
-    init(on channel: any Channel, _ loop: ServerLoop, core: ServerCore, listener: ListenerSettings) {
+    init(on channel: any Channel, _ loop: ServerLoop, parts: ServerParts, listener: ListenerSettings) {
         self.channel = channel
         self.loop = loop
-        self.core = core
+        self.parts = parts
         self.listener = listener
-        let now = core.books.time.now()
-        self.account = LedgerAccount(core.books.ledger, shard: loop.index, baseCost: ConnectionCost.waitingHandshake)
-        self.port = PeerPort(on: loop.socketLoop, self.account, core.books.registry)
+        let now = parts.books.time.now()
+        self.account = LedgerAccount(parts.books.ledger, shard: loop.index, baseCost: ConnectionCost.waitingHandshake)
+        self.port = PeerPort(on: loop.socketLoop, self.account, parts.books.registry)
         self.watch = PeerWatch(now: now)
-        self.unproductive = core.rules.limits.unproductiveFrameRate.map { TokenBucket($0, now: now) }
+        self.unproductive = parts.rules.limits.unproductiveFrameRate.map { TokenBucket($0, now: now) }
         self.port.open(self)
         self.account.open(from: nil, holder: self.port)
     }
@@ -149,7 +149,7 @@ final class ServerPeer: LinkHost {
     /// Makes the peer's link, which is charged, watched and judged here.
     func makeLink<Language>(_ language: Language, _ settings: LinkSettings<Language.Unit>) -> Link<Language> {
         Link(
-            id: ConnectionID(number: self.refusal == nil ? self.core.books.nextConnectionID() : 0),
+            id: ConnectionID(number: self.refusal == nil ? self.parts.books.nextConnectionID() : 0),
             loop: self.loop.socketLoop,
             language: language,
             settings: settings,
@@ -164,7 +164,7 @@ final class ServerPeer: LinkHost {
         self.session = session
         self.link = link
         self.isUnknown = isStranger
-        self.watch = PeerWatch(now: self.core.books.time.now(), isStranger: self.isStranger)
+        self.watch = PeerWatch(now: self.parts.books.time.now(), isStranger: self.isStranger)
     }
 
     /// Puts a link into a channel's pipeline.
@@ -201,7 +201,7 @@ final class ServerPeer: LinkHost {
 
     func decide(_ context: ChannelHandlerContext) -> Decision {
         let client = ConnectingClient(self.address, context, listener: self.listener.endpoint)
-        switch self.core.rules.connections.admit?(client) {
+        switch self.parts.rules.connections.admit?(client) {
         case nil, .admit: return .admit(identity: nil)
         case .admitAs(let name): return .admit(identity: name)
         case .refuse(let reason, let retryAfter):
@@ -253,11 +253,11 @@ final class ServerPeer: LinkHost {
         case .beatSent: self.session?.beatSent(in: &turn)
         case .beatFailed(let error):
             let metadata: Logger.Metadata = ["connection": "\(id)", "error": "\(type(of: error))"]
-            self.core.books.peerLog.write(
+            self.parts.books.peerLog.write(
                 .warning,
                 "a heartbeat could not be created",
                 metadata: metadata,
-                by: self.core.books.logger
+                by: self.parts.books.logger
             )
         case .ended(let end):
             if self.phase != .ended {
@@ -283,7 +283,7 @@ final class ServerPeer: LinkHost {
     }
 
     /// Whether the server requires an identity, and the peer has none.
-    var lacksIdentity: Bool { self.core.rules.requiresIdentity && self.port.identity == nil }
+    var lacksIdentity: Bool { self.parts.rules.requiresIdentity && self.port.identity == nil }
 
     func authenticationChanged(isUnderWay: Bool, now: NIODeadline) {
         self.watch.authenticationChanged(isUnderWay: isUnderWay, now: now)
@@ -311,7 +311,7 @@ final class ServerPeer: LinkHost {
         link.settleNow()
         self.account.settle()
         let state = session.state()
-        if state.waitingBytes > self.core.rules.limits.maximumBufferedBytesPerConnection {
+        if state.waitingBytes > self.parts.rules.limits.maximumBufferedBytesPerConnection {
             return self.evict(.memory, in: &turn)
         }
         self.charge(controlFrames: state.controlFrames, in: &turn)
@@ -319,7 +319,7 @@ final class ServerPeer: LinkHost {
         let finding = self.watch.look(at: link.state, state, self.listener.times, now: now)
         if finding.hasProgressed { self.account.progressed(at: now) }
         if finding.rests {
-            self.core.books.ledger.freed(link.releaseRest())
+            self.parts.books.ledger.freed(link.releaseRest())
             session.rest()
         }
         guard let verdict = finding.verdict else { return }
@@ -359,8 +359,8 @@ final class ServerPeer: LinkHost {
         guard self.isOpen, let link = self.link else { return }
         self.loop.counters.count(eviction.counter)
         self.ends(eviction.closeReason)
-        self.log("a client is closed", eviction.reason(self.core.rules.limits))
-        guard let farewell = eviction.farewell(self.core.rules.limits, isWritable: link.isWritable) else {
+        self.log("a client is closed", eviction.reason(self.parts.rules.limits))
+        guard let farewell = eviction.farewell(self.parts.rules.limits, isWritable: link.isWritable) else {
             return self.kill()
         }
         self.say(farewell, in: &turn)
@@ -403,7 +403,7 @@ final class ServerPeer: LinkHost {
     // MARK: The log
 
     func log(_ what: String, _ reason: String? = nil, at level: Logger.Level = .info) {
-        self.core.books.peerLog.write(level, "\(what)", metadata: self.metadata(reason), by: self.core.books.logger)
+        self.parts.books.peerLog.write(level, "\(what)", metadata: self.metadata(reason), by: self.parts.books.logger)
     }
 
     private func metadata(_ reason: String?) -> Logger.Metadata {
@@ -457,7 +457,7 @@ extension ServerPeer: SilentConnection {
     /// client would spare itself by never giving credit.
     var isBusy: Bool {
         guard self.phase == .open, let session = self.session else { return false }
-        return session.workOfOurs > 0 && self.watch.silence(now: self.core.books.time.now()) < Self.longestPoll
+        return session.workOfOurs > 0 && self.watch.silence(now: self.parts.books.time.now()) < Self.longestPoll
     }
 
     func closeForNewcomer(in turn: inout Turn) {

@@ -43,8 +43,8 @@ final class AnswerWriter {
         self.link = link
         self.peer = peer
         self.hold = Hold(.memory(0), of: peer.account)
-        self.order = peer.core.rules.answersInOrder ? AnswerOrder() : nil
-        let limits = peer.core.rules.limits
+        self.order = peer.parts.rules.answersInOrder ? AnswerOrder() : nil
+        let limits = peer.parts.rules.limits
         self.pushes = PushQueue(
             maximumCount: limits.maximumWaitingPushes,
             maximumBytes: limits.maximumWaitingPushBytes
@@ -93,7 +93,7 @@ final class AnswerWriter {
 
     private func checkOrder(in turn: inout Turn) {
         self.settle()
-        if self.orderCost > self.peer.core.rules.limits.maximumBufferedBytesPerConnection {
+        if self.orderCost > self.peer.parts.rules.limits.maximumBufferedBytesPerConnection {
             self.peer.evict(.memory, in: &turn)
         }
     }
@@ -154,10 +154,10 @@ final class AnswerWriter {
         if self.link.isWritable, !self.link.canSend { self.link.flush(in: &turn) }
         if self.link.canSend, self.pushes.isEmpty, self.link.channelBytes == 0, self.pieces?.isPushing != true {
             self.begin(encoded, in: &turn)
-        } else if self.peer.core.books.ledger.isFull || !self.pushes.append(encoded) {
+        } else if self.peer.parts.books.ledger.isFull || !self.pushes.append(encoded) {
             self.counts.count(.pushesDropped)
             self.peer.takeCounts()
-            if self.peer.core.rules.limits.slowClients == .disconnect { self.peer.evict(.slowClient, in: &turn) }
+            if self.peer.parts.rules.limits.slowClients == .disconnect { self.peer.evict(.slowClient, in: &turn) }
             return false
         } else {
             // A push that is sent in pieces is followed by the others.
@@ -212,7 +212,7 @@ final class AnswerWriter {
     private func checkHeldBytes(in turn: inout Turn) {
         self.link.settleNow()
         self.bytesSent = self.link.traffic.bytesSent
-        if self.waitingBytes > self.peer.core.rules.limits.maximumBufferedBytesPerConnection {
+        if self.waitingBytes > self.peer.parts.rules.limits.maximumBufferedBytesPerConnection {
             self.peer.evict(.memory, in: &turn)
         }
     }

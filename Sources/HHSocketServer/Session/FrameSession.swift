@@ -68,7 +68,7 @@ final class FrameSession: LinkReceiver {
 
     init(_ peer: ServerPeer, _ arrival: Arrival) {
         peer.arrived(from: arrival.address, refusal: arrival.refusal)
-        let (rules, listener) = (peer.core.rules, peer.listener)
+        let (rules, listener) = (peer.parts.rules, peer.listener)
         self.peer = peer
         self.rules = rules
         self.listener = listener
@@ -91,7 +91,7 @@ final class FrameSession: LinkReceiver {
             listener.linkSettings
         )
         self.writer = AnswerWriter(self.link, peer)
-        self.gate = RequestGate(rules, listener, now: peer.core.books.time.now())
+        self.gate = RequestGate(rules, listener, now: peer.parts.books.time.now())
         self.hot = Hot(
             machine: SessionMachine(
                 maximumInFlight: limits.maximumInFlight(ofStranger: isStranger),
@@ -114,7 +114,7 @@ final class FrameSession: LinkReceiver {
         if isCompressed { self.greeting = ClientGreeting(self.link, self.peer, isCompressed: true) }
     }
 
-    private var books: ServerBooks { self.peer.core.books }
+    private var books: ServerBooks { self.peer.parts.books }
     /// The results of hello; nil before.
     private var agreement: Agreement? { self.hot.hasAgreed ? self.greeting?.agreement : nil }
 

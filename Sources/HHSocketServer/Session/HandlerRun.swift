@@ -24,7 +24,7 @@ struct HandlerRun: Sendable {
     let number: UInt64
     let agreement: Agreement?
     let load: LedgerAccount
-    let core: ServerCore
+    let parts: ServerParts
     let counters: LoopCounters
     let place: RequestPlace
     /// The stream that the request has opened.
@@ -63,7 +63,7 @@ struct HandlerRun: Sendable {
         self.number = number
         self.agreement = agreement
         self.load = peer.account
-        self.core = peer.core
+        self.parts = peer.parts
         self.counters = peer.loop.counters
         self.place = place
         self.exchange = exchange
@@ -119,7 +119,7 @@ struct HandlerRun: Sendable {
 
     private func sealed(_ answer: Frame, _ metadata: [String: String]) -> Frame {
         var answer = answer
-        AnswerSeal.seal(&answer, metadata: metadata, by: self.agreement, self.core.rules.hello.compression)
+        AnswerSeal.seal(&answer, metadata: metadata, by: self.agreement, self.parts.rules.hello.compression)
         return answer
     }
 
@@ -143,11 +143,11 @@ struct HandlerRun: Sendable {
 
     /// The body as the handler gets it, if it was compressed.
     private func inflatedBody() async throws(Refusal) -> ChargedInflation.Body? {
-        if let deadline = self.context.deadline, deadline <= self.core.books.time.now() {
+        if let deadline = self.context.deadline, deadline <= self.parts.books.time.now() {
             throw Refusal(status: .deadlineExceeded, kind: .late)
         }
         guard self.isCompressed else { return nil }
-        let limit = min(self.core.rules.limits.maximumPayloadLength, self.place.rules.maximumBodyLength ?? .max)
+        let limit = min(self.parts.rules.limits.maximumPayloadLength, self.place.rules.maximumBodyLength ?? .max)
         do throws(ChargedInflation.Failure) {
             return try await self.executor.elsewhere { () async throws(ChargedInflation.Failure) in
                 try await ChargedInflation.inflate(self.request.body, limit: limit, chargedTo: self.load)
@@ -178,7 +178,7 @@ struct HandlerRun: Sendable {
             return await self.handle(request, kind: &kind, hasReturned: &hasReturned)
         }
         let identity = self.context.session.identity
-        let outcome = await self.core.services.idempotentAnswers.answer(
+        let outcome = await self.parts.services.idempotentAnswers.answer(
             for: IdempotencyKey(identity: identity, key: key),
             request: RequestFingerprint(type: request.type, body: request.body),
             of: self.owner(identity),
@@ -212,7 +212,7 @@ struct HandlerRun: Sendable {
         do {
             body = try await self.handler(request, self.context)
             hasReturned = true
-            if !self.core.rules.takes(answerOf: body.readableBytes, type: request.type, self.context.session) {
+            if !self.parts.rules.takes(answerOf: body.readableBytes, type: request.type, self.context.session) {
                 (status, body, kind) = (.illegalLength, ByteBuffer(), .failed)
             }
         } catch let error as StatusError {
@@ -231,7 +231,7 @@ struct HandlerRun: Sendable {
     }
 
     private func logDroppedBody(_ answer: KeptAnswer) {
-        self.core.books.peerLog.write(
+        self.parts.books.peerLog.write(
             .warning,
             "the body of a stream's end was dropped",
             metadata: [

@@ -26,7 +26,7 @@ public final class ServerSession: Sendable {
     ///
     /// To run a handler on it, set the route's ``HandlerExecutor``.
     public let executor: SocketExecutor
-    // Not the server's core, which retains the router: handlers may keep sessions.
+    // Not the server's parts, which retain the router: handlers may keep sessions.
     private let endpoint: SharedEndpoint
     private let baseLogger: Logger
     let peerLog: PeerLog

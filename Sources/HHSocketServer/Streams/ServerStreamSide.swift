@@ -71,7 +71,7 @@ final class ServerStreamSide {
         self.counts = peer.loop.sessionCounts
         self.agreement = agreement
         self.host = host
-        let limits = peer.core.rules.limits
+        let limits = peer.parts.rules.limits
         var settings = policy.settings(
             terms,
             flags: agreement.flags,
@@ -86,8 +86,8 @@ final class ServerStreamSide {
 
     /// Sets the limits on what is held according to the client's standing.
     func standingChanged() {
-        guard let policy = self.peer.core.rules.streams else { return }
-        let (limits, isStranger) = (self.peer.core.rules.limits, self.peer.isStranger)
+        guard let policy = self.peer.parts.rules.streams else { return }
+        let (limits, isStranger) = (self.peer.parts.rules.limits, self.peer.isStranger)
         let length = limits.maximumPayloadLength(ofStranger: isStranger)
         let (product, overflows) = length.multipliedReportingOverflow(by: limits.strangers.maximumInFlight)
         let held = min(policy.maximumHeldBytes, limits.maximumBufferedBytesPerConnection)
@@ -191,7 +191,7 @@ final class ServerStreamSide {
             run: run,
             kind: kind,
             session: session,
-            rules: self.peer.core.rules,
+            rules: self.peer.parts.rules,
             agreement: self.agreement,
             executor: executor,
             load: self.peer.account,

@@ -42,7 +42,7 @@ final class WebSocketSession {
                 buffers: loop.buffers,
                 account: peer.account
             ),
-            Self.settings(route.options, peer.core.rules.limits)
+            Self.settings(route.options, peer.parts.rules.limits)
         )
         let place = Place()
         self.inbox = WebSocketInbox(account: peer.account) {
@@ -96,7 +96,7 @@ final class WebSocketSession {
         _ handler: @escaping @Sendable (WebSocketConnection) async throws -> Void,
         _ connection: WebSocketConnection
     ) {
-        let (peerLog, logger) = (self.peer.core.books.peerLog, self.peer.core.books.logger)
+        let (peerLog, logger) = (self.peer.parts.books.peerLog, self.peer.parts.books.logger)
         self.task = Task {
             do {
                 try await handler(connection)
@@ -166,7 +166,7 @@ extension WebSocketSession: PeerSession {
     }
 
     func opened(_ port: PeerPort, as identity: String?, in turn: inout Turn) {
-        let core = self.peer.core
+        let parts = self.peer.parts
         let connection = WebSocketConnection(
             id: self.link.id.number,
             remoteAddress: self.peer.address,
@@ -192,8 +192,8 @@ extension WebSocketSession: PeerSession {
         }
         self.receiver = receiver
         self.link.receiver = receiver
-        core.books.webSockets.add(connection, connection.id)
-        core.rules.connections.onWebSocketConnect?(connection)
+        parts.books.webSockets.add(connection, connection.id)
+        parts.rules.connections.onWebSocketConnect?(connection)
         if let heartbeat = self.route.options.heartbeat {
             self.link.startBeats(interval: heartbeat.interval.interval(for: HeartbeatHistory()), in: &turn)
         }
@@ -212,9 +212,9 @@ extension WebSocketSession: PeerSession {
         self.inbox.finish()
         self.task?.cancel()
         if let connection = self.connection {
-            let core = self.peer.core
-            core.books.webSockets.remove(connection.id)
-            core.rules.connections.onWebSocketClose?(connection, reason)
+            let parts = self.peer.parts
+            parts.books.webSockets.remove(connection.id)
+            parts.rules.connections.onWebSocketClose?(connection, reason)
         }
         self.connection = nil
         self.receiver = nil

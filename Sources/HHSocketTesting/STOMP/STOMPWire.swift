@@ -47,17 +47,17 @@ public final class STOMPWire: WebSocketWire {
     /// The connections on which line ends arrived between frames.
     let beats = EventLog<Int>()
     let violations = EventLog<Violation>()
-    private let broker: NIOLockedValueBox<BrokerCore>
+    private let broker: NIOLockedValueBox<BrokerMachine>
     private let state: NIOLoopBoundBox<LoopState>
 
     init(_ configuration: MockBroker.Configuration, _ webSocket: MockBroker.WebSocket?, on loop: any EventLoop) {
         self.limits = configuration.limits
         self.messageLength = webSocket?.messageLength
-        self.broker = NIOLockedValueBox(BrokerCore(configuration))
+        self.broker = NIOLockedValueBox(BrokerMachine(configuration))
         self.state = .makeBoxSendingValue(LoopState(), eventLoop: loop)
     }
 
-    func read<Value>(_ body: (BrokerCore) -> Value) -> Value { self.broker.withLockedValue { body($0) } }
+    func read<Value>(_ body: (BrokerMachine) -> Value) -> Value { self.broker.withLockedValue { body($0) } }
 
     // MARK: On the loop
 
@@ -73,11 +73,11 @@ public final class STOMPWire: WebSocketWire {
 
     /// Reacts to a frame, and records it: after the broker's state has changed, and before others can see it.
     func received(_ frame: STOMPFrame, on session: MockSTOMPSession) {
-        guard let core = session.core else { return }
+        guard let parts = session.parts else { return }
         let received = Received(connection: session.number, frame: frame)
         self.state.value.delayed = []
-        session.proceed(core.reaction(to: frame.command).steps[...], for: received)
-        core.received.append(received)
+        session.proceed(parts.reaction(to: frame.command).steps[...], for: received)
+        parts.received.append(received)
         let delayed = self.state.value.delayed ?? []
         self.state.value.delayed = nil
         self.flush(delayed)
@@ -107,7 +107,7 @@ public final class STOMPWire: WebSocketWire {
     }
 
     /// - Parameter current: The connection that gathers its output itself; nil for none.
-    private func perform(_ actions: [BrokerCore.Action], for current: Int? = nil) {
+    private func perform(_ actions: [BrokerMachine.Action], for current: Int? = nil) {
         var numbers: Set<Int> = []
         for action in actions {
             switch action {

@@ -124,10 +124,10 @@ private final class FakeMember: SocketTaskGroupMember {
             outcomes.withLockedValue { $0.append(outcome) }
         }
         let groupReference = WeakReference<SocketTaskGroup>()
-        let coreReference = WeakReference<TaskGroupCore>()
+        let runnerReference = WeakReference<TaskGroupRunner>()
         if let group {
             groupReference.set(group)
-            coreReference.set(group.core)
+            runnerReference.set(group.runner)
         }
         var members: [WeakReference<FakeMember>] = []
         var ends: [Int: @Sendable ((any Error)?) -> Void] = [:]
@@ -185,7 +185,7 @@ private final class FakeMember: SocketTaskGroupMember {
         let mayWait = hasBegun && !model.open.isEmpty
         guard mayWait || count == (hasBegun ? 1 : 0) else { return "told \(count) times at the end" }
         if !mayWait {
-            if groupReference.object != nil || coreReference.object != nil { return "the group is still there" }
+            if groupReference.object != nil || runnerReference.object != nil { return "the group is still there" }
             if let index = members.firstIndex(where: { $0.object != nil }) { return "member \(index) is still there" }
         }
         return nil

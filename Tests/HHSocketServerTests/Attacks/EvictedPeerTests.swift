@@ -57,7 +57,7 @@ import Testing
         // No time passes after which the connection ends.
         configuration.time = SocketTime(ManualTime())
         try await withServer(configuration, Self.router) { server in
-            let ledger = try #require(server.core?.books.ledger)
+            let ledger = try #require(server.parts?.books.ledger)
             let client = try await HostileClient(to: try #require(server.address))
             await client.perform(.hello(.streams, .metadata))
             _ = try await client.response()

@@ -31,10 +31,10 @@ private let quick: UInt32 = 102
             let greedy = try await HostileClient.connect(to: server.address)
             for serial in 50..<150 as Range<UInt32> { await greedy.perform(.request(block, serial: serial, "greedy")) }
             // A request is in flight before its handler has come to the threads.
-            try await eventually("all but one wait") { server.core?.services.threads.waitingCount == 99 }
+            try await eventually("all but one wait") { server.parts?.services.threads.waitingCount == 99 }
             let modest = try await HostileClient.connect(to: server.address)
             await modest.perform(.request(block, serial: 50, "modest"))
-            try await eventually("one more") { server.core?.services.threads.waitingCount == 100 }
+            try await eventually("one more") { server.parts?.services.threads.waitingCount == 100 }
             for _ in 0..<101 { release.signal() }
             #expect(try await modest.response().status == .ok)
             _ = try await greedy.responses(100)
@@ -73,13 +73,13 @@ private let quick: UInt32 = 102
                     await one.perform(.request(block, serial: serial, ByteBuffer(string: "\(number)")))
                     waiting += 1
                     let count = waiting
-                    try await eventually("it waits") { server.core?.services.threads.waitingCount == count }
+                    try await eventually("it waits") { server.parts?.services.threads.waitingCount == count }
                 }
                 greedy.append(one)
             }
             let modest = try await client("modest")
             for serial in 51..<54 as Range<UInt32> { await modest.perform(.request(block, serial: serial, "m")) }
-            try await eventually("three more") { server.core?.services.threads.waitingCount == 42 }
+            try await eventually("three more") { server.parts?.services.threads.waitingCount == 42 }
             for _ in 0..<43 { release.signal() }
             _ = try await modest.responses(3)
             for one in greedy { _ = try await one.responses(2) }

@@ -264,7 +264,7 @@ private func newcomer(
         configuration.eventLoops = 1
         try await withServer(configuration, makeRouter()) { server in
             let silent = try await HostileClient.connect(to: server.address)
-            try await eventually("the silent one is accepted") { server.core?.books.quota.total == 1 }
+            try await eventually("the silent one is accepted") { server.parts?.books.quota.total == 1 }
             var tls = ClientTLS()
             tls.trust = try TestAuthority().trust
             _ = try await newcomer(of: server, after: self.time, tls: tls)

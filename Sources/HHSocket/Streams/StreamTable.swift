@@ -47,7 +47,7 @@ package struct StreamSettings: Sendable {
 ///
 /// The input is frames, requests of the application and the time; the output is the frames of
 /// ``StreamScheduler/next()``, and ``StreamAction``s for the shell.
-package struct StreamCore: ~Copyable {
+package struct StreamTable: ~Copyable {
     enum Role: Hashable {
         case client, server
     }

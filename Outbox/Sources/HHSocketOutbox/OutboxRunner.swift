@@ -6,7 +6,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 
 /// Performs the decisions of an ``OutboxMachine``.
-final class OutboxCore: Sendable {
+final class OutboxRunner: Sendable {
     private struct State {
         var machine: OutboxMachine
         var generator = SystemRandomNumberGenerator()

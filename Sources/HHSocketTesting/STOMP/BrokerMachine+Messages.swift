@@ -3,7 +3,7 @@ import DequeModule
 import HHSocketSTOMP
 
 /// The processing of messages: queues, deliveries, acknowledgements, transactions.
-extension BrokerCore {
+extension BrokerMachine {
     /// Puts a message where it belongs: into a queue, or before each subscription of a topic.
     mutating func route(_ message: Message) {
         if message.destination.hasPrefix("/queue/") {

@@ -8,7 +8,7 @@ package import NIOCore
 ///
 /// Destinations are `/queue/…`, whose messages are each kept for one of the consumers, and `/topic/…`, whose messages
 /// go to all current subscribers.
-package struct BrokerCore: Sendable {
+package struct BrokerMachine: Sendable {
     /// The actions to perform, in this order.
     package enum Action: Hashable, Sendable {
         case send(STOMPFrame, to: Int)
@@ -238,7 +238,7 @@ package struct BrokerCore: Sendable {
     }
 }
 
-extension BrokerCore.Message {
+extension BrokerMachine.Message {
     /// The headers that do not depend on the receiver.
     var fields: STOMPHeaders {
         var headers: STOMPHeaders = ["destination": self.destination, "message-id": "message-\(self.number)"]

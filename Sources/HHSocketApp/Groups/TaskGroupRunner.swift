@@ -5,7 +5,7 @@ import NIOConcurrencyHelpers
 
 /// Performs the decisions of a group's machine. The ``Ending``s of its members retain it, so that a running group
 /// completes without a reference to it.
-final class TaskGroupCore: Sendable {
+final class TaskGroupRunner: Sendable {
     typealias Outcome = SocketTaskGroup.Outcome
     typealias Handler = @Sendable (Outcome) -> Void
 
@@ -44,12 +44,12 @@ final class TaskGroupCore: Sendable {
     /// The reporter of one member's end, which reports it once: at the first call of ``end(_:)``, or when it is
     /// released without one.
     final class Ending: Sendable {
-        private let core: TaskGroupCore
+        private let runner: TaskGroupRunner
         private let number: Int
         private let hasEnded = NIOLockedValueBox(false)
 
-        init(_ core: TaskGroupCore, _ number: Int) {
-            self.core = core
+        init(_ runner: TaskGroupRunner, _ number: Int) {
+            self.runner = runner
             self.number = number
         }
 
@@ -58,12 +58,12 @@ final class TaskGroupCore: Sendable {
                 defer { hasEnded = true }
                 return !hasEnded
             }
-            if isFirst { self.core.left(self.number, error) }
+            if isFirst { self.runner.left(self.number, error) }
         }
 
         deinit {
             guard !self.hasEnded.withLockedValue({ $0 }) else { return }
-            self.core.left(
+            self.runner.left(
                 self.number,
                 SocketError(
                     .cancelled,

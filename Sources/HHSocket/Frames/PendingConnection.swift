@@ -158,7 +158,7 @@ package final class PendingConnection: LinkReceiver, MadeLink, @unchecked Sendab
 
     package func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
         // Every end of the handshake gives the link another receiver, or none.
-        while batch.goesOn, self.link.receiver === self {
+        while batch.continues, self.link.receiver === self {
             var frame = ArrivedFrame()
             switch try batch.nextFrame(into: &frame) {
             case .nothing: return

@@ -272,7 +272,7 @@ final class RawConnection: LinkReceiver {
     }
 
     func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
-        while batch.goesOn {
+        while batch.continues {
             var frame = ArrivedFrame()
             switch try batch.nextFrame(into: &frame) {
             case .nothing: return

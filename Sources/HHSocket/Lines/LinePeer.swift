@@ -29,7 +29,7 @@ final class LinePeer: MessagePeer {
     func received(_ batch: inout Batch<LineLanguage>, in turn: inout Turn) throws(LinkError) {
         let isLast = !self.link.mayLeaveUnits
         var isFull = (self.link.hasLeftUnits || isLast) && self.delivery.isFull
-        while batch.goesOn {
+        while batch.continues {
             if isFull, self.link.leaveRest(of: self.delivery, isFull: true) || self.keepsRest { return }
             guard let bytes = try batch.next() else { return }
             isFull = self.delivery.deliver(

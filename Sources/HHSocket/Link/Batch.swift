@@ -55,13 +55,13 @@ package struct Batch<Language: LinkLanguage>: ~Copyable {
 
     /// Whether the receiver may continue: the link is open, and neither must sent units be flushed first nor the
     /// duration of the turn be checked. Units that are not pulled are offered again, with the next batch.
-    package var goesOn: Bool { !self.isUsedUp && self.withLink { $0.hot.goesOn } }
+    package var continues: Bool { !self.isUsedUp && self.withLink { $0.hot.continues } }
 
     /// The next unit; nil if more bytes are needed, or if the receiver may not continue.
     ///
     /// - Throws: ``LinkError`` if the bytes are invalid.
     package mutating func next() throws(LinkError) -> Language.Incoming? {
-        guard self.goesOn, let unit = try self.nextUnit() else { return nil }
+        guard self.continues, let unit = try self.nextUnit() else { return nil }
         self.count += 1
         self.unitsToLook -= 1
         return unit

@@ -106,7 +106,7 @@ extension Link {
             }
             self.hot.traffic.framesReceived += batch.count
             if self.hot.phase == .ended || self.hot.discards { return }
-            if batch.isUsedUp, self.goOn(in: &turn) { continue }
+            if batch.isUsedUp, self.continueReading(in: &turn) { continue }
             // Deferred units are offered again once the receiver's output has been flushed.
             if self.hot.receiverCount == receiverCount, !self.hot.mustFlush || self.hot.isFlushing { return }
         }
@@ -130,7 +130,7 @@ extension Link {
     @discardableResult
     package func yield(in turn: inout Turn) -> Bool {
         guard self.beginYielding() else { return self.hot.reading.isYielding }
-        self.yieldTimer = self.loop.afterOtherChannels(in: &turn) { self.goOnAfterYielding(in: &$0) }
+        self.yieldTimer = self.loop.afterOtherChannels(in: &turn) { self.resumeAfterYielding(in: &$0) }
         return true
     }
 
@@ -151,7 +151,7 @@ extension Link {
     /// if they have taken long enough.
     ///
     /// - Returns: Whether there may be more units.
-    private func goOn(in turn: inout Turn) -> Bool {
+    private func continueReading(in turn: inout Turn) -> Bool {
         guard !self.hot.reading.hasLeft else { return false }
         // Within a flush they run when it is over.
         if !self.hot.isFlushing, self.loop.runHandlersBetweenUnits(in: &turn) {
@@ -172,7 +172,7 @@ extension Link {
         self.settle()  // The account decides by what it knows, and the turn's end is too late.
         guard self.phase == .open, !self.hasLeftUnits, pauses < LinkChannel.pausesInLongUnits,
             let time = self.hot.charge.account?.pauseInLongUnits, pauses > 0 || self.beginYielding()
-        else { return pauses > 0 ? self.goOnAfterYielding(in: &turn) : () }
+        else { return pauses > 0 ? self.resumeAfterYielding(in: &turn) : () }
         self.yieldTimer = self.loop.pause(for: time) { self.readSlowly(after: pauses + 1, in: &$0) }
     }
 
@@ -188,7 +188,7 @@ extension Link {
         self.loop.linkYields(isYielding)
     }
 
-    private func goOnAfterYielding(in turn: inout Turn) {
+    private func resumeAfterYielding(in turn: inout Turn) {
         guard self.hot.reading.isYielding else { return }
         self.setYielding(false)
         guard self.hot.phase != .ended else { return }
@@ -273,7 +273,7 @@ extension Link {
     func takeLastUnits(in turn: inout Turn) {
         guard self.hot.reading.hasLeft || self.hot.reading.isYielding else { return }
         self.hot.reading.isLast = true
-        self.goOnAfterYielding(in: &turn)
+        self.resumeAfterYielding(in: &turn)
         self.takeLeftUnits(in: &turn)
     }
 
@@ -316,7 +316,7 @@ extension Link {
     }
 
     /// Continues with bytes that were received before, since output has been sent.
-    func goOnReading(in turn: inout Turn) {
+    func resumeReading(in turn: inout Turn) {
         if self.hot.reading.isPaused, self.hot.isWritable, self.hot.phase != .ended {
             self.hot.reading.isPaused = false
             self.deliver(in: &turn)

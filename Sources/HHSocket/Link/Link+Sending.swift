@@ -180,7 +180,7 @@ extension Link: TurnLink {
         guard self.hot.isWritable else { return }
         self.hot.stall.stop()
         self.flush(in: &turn)
-        self.goOnReading(in: &turn)
+        self.resumeReading(in: &turn)
     }
 
     /// Causes ``LinkReceiver/hasRoom(in:)`` to be called once the system has accepted the channel's bytes, although the

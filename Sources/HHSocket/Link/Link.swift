@@ -77,7 +77,7 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
 
         /// Whether more may be received now.
         @inline(__always)
-        var goesOn: Bool {
+        var continues: Bool {
             mutating get { self.phase != .ended && !self.mustFlush && !self.discards && !self.reading.isYielding }
         }
 

@@ -75,13 +75,13 @@ extension Link {
         guard self.mayLeaveUnits, self.unfinishedBytes > 0 else { return false }
         self.leaveUnits()
         let (loop, bound) = (self.loop, NIOLoopBound(self, eventLoop: self.loop.eventLoop))
-        let goOn: @Sendable () -> Void = {
+        let resume: @Sendable () -> Void = {
             loop.submit { bound.value.takeLeftUnits(in: &$0) }
         }
         switch delivery {
-        case .inbox(let inbox) where isFull: inbox.whenRoom(goOn)
-        case .delegate(let delegate) where isFull: delegate.whenRoom(goOn)
-        default: goOn()
+        case .inbox(let inbox) where isFull: inbox.whenRoom(resume)
+        case .delegate(let delegate) where isFull: delegate.whenRoom(resume)
+        default: resume()
         }
         return true
     }

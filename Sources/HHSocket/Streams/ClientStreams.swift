@@ -49,7 +49,7 @@ package struct ClientStreams: StreamMachine, ~Copyable {
     }
 
     /// Sends an item. Only one is sent at a time: the next may follow if the result allows it, or after
-    /// ``StreamAction/goOn(_:)``.
+    /// ``StreamAction/unblock(_:)``.
     package mutating func send(_ id: StreamID, _ payload: ByteBuffer, isCompressed: Bool = false) -> SendResult {
         let type = isCompressed ? FrameType.item | FrameType.compressionFlag : FrameType.item
         return self.table.send(id, type: type, status: .ok, payload)
@@ -71,14 +71,14 @@ package struct ClientStreams: StreamMachine, ~Copyable {
         self.table.fail(id.key, .cancelled)
         // An ended stream may have items that are no longer needed.
         self.table.release(id.key)
-        self.table.noteGoingOn()
+        self.table.unblockSenders()
     }
 
     /// Ends a stream by an error of this side, such as an item that cannot be decompressed. Items before it are still
     /// the application's.
     package mutating func fail(_ id: StreamID, _ outcome: StreamOutcome) {
         self.table.fail(id.key, outcome)
-        self.table.noteGoingOn()
+        self.table.unblockSenders()
     }
 
     // MARK: Plain calls
@@ -90,7 +90,7 @@ package struct ClientStreams: StreamMachine, ~Copyable {
     package mutating func dropPlain(serial: UInt32) -> StreamScheduler.Dropped {
         self.table.assembler.forget(serial)
         let dropped = self.table.scheduler.dropPlain(serial: serial)
-        self.table.noteGoingOn()
+        self.table.unblockSenders()
         return dropped
     }
 
@@ -115,7 +115,7 @@ package struct ClientStreams: StreamMachine, ~Copyable {
             } else {
                 self.table.receivedAnswer(frame, of: key, isDamaged: isDamaged, now: now)
             }
-            self.table.noteGoingOn()
+            self.table.unblockSenders()
             return true
         }
         if frame.status == .partial {

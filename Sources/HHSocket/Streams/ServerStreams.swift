@@ -55,7 +55,7 @@ package struct ServerStreams: StreamMachine, ~Copyable {
         if FrameType.control.contains(type) { return self.receiveControl(frame, type, isDamaged: isDamaged, now: now) }
         if let key = self.table.find(frame.serial) {
             self.table.fail(key, isDamaged ? .damaged : .violated(.serialInUse))
-            self.table.noteGoingOn()
+            self.table.unblockSenders()
             return true
         }
         guard frame.type & FrameType.continuesFlag != 0 || self.table.assembler.has(frame.serial) else { return false }
@@ -72,7 +72,7 @@ package struct ServerStreams: StreamMachine, ~Copyable {
         switch type {
         case FrameType.item:
             self.table.receivedItem(frame, isDamaged: isDamaged, now: now)
-            self.table.noteGoingOn()
+            self.table.unblockSenders()
         case FrameType.credit where frame.type == type:
             if isDamaged { self.table.unproductiveFrames += 1 } else { self.table.receivedCredit(frame, now: now) }
         case FrameType.end where frame.type == type:
@@ -91,7 +91,7 @@ package struct ServerStreams: StreamMachine, ~Copyable {
         }
         guard stream.assembly == nil else {
             self.table.fail(key, .violated(.endWithinItem))
-            return self.table.noteGoingOn()
+            return self.table.unblockSenders()
         }
         self.table.streams.with(key) { $0.hasInputEnded = true }
         self.table.actions.append(.itemsEnded(StreamID(key: key)))
@@ -109,7 +109,7 @@ package struct ServerStreams: StreamMachine, ~Copyable {
         }
         let key = self.table.find(serial)
         if let key { self.table.finish(key, .cancelled) }
-        self.table.noteGoingOn()
+        self.table.unblockSenders()
         return wasUnfinished || key != nil
     }
 
@@ -153,7 +153,7 @@ package struct ServerStreams: StreamMachine, ~Copyable {
             self.table.finish(key, .inputClosed)
         }
         self.table.assembler.removeAll()
-        self.table.noteGoingOn()
+        self.table.unblockSenders()
     }
 
     /// No credit can arrive, and nothing may be sent: streams with waiting items are over, without an answer.
@@ -162,7 +162,7 @@ package struct ServerStreams: StreamMachine, ~Copyable {
         where self.table.streams[key].map({ self.table.scheduler.hasWaiting($0.lane) }) ?? false {
             self.table.finish(key, .inputClosed)
         }
-        self.table.noteGoingOn()
+        self.table.unblockSenders()
     }
 
     /// Sets the limits of payloads and of received bytes, and the flags of items, from now on; received payloads stay.
@@ -173,7 +173,7 @@ package struct ServerStreams: StreamMachine, ~Copyable {
     // MARK: What the application does
 
     /// Sends an item. Only one is sent at a time: the next may follow if the result allows it, or after
-    /// ``StreamAction/goOn(_:)``.
+    /// ``StreamAction/unblock(_:)``.
     package mutating func send(_ id: StreamID, _ payload: ByteBuffer, isCompressed: Bool = false) -> SendResult {
         guard let type = self.table.streams.with(id.key, { $0.type }) else { return .over }
         let flags = isCompressed ? FrameType.compressionFlag : 0
@@ -200,13 +200,13 @@ package struct ServerStreams: StreamMachine, ~Copyable {
         guard let type = self.table.streams[id.key]?.type else { return }
         let status = status == .partial ? .unknown : status
         self.table.answer(id, LanePayload(type: type | flags, status: status, kind: .last, bytes: payload))
-        self.table.noteGoingOn()
+        self.table.unblockSenders()
     }
 
     /// Ends a stream by a status, without the items that wait: an item that cannot be decompressed, a deadline.
     package mutating func fail(_ id: StreamID, _ status: Status) {
         self.table.fail(id.key, .failed(status))
-        self.table.noteGoingOn()
+        self.table.unblockSenders()
     }
 
     /// Detaches the payloads that wait to be sent from the reads, or the longer bodies, that they are slices of: the
@@ -223,7 +223,7 @@ package struct ServerStreams: StreamMachine, ~Copyable {
     /// Ends all open streams, because the grace period of a drain is over.
     package mutating func endPatience() {
         for (_, key) in self.table.open.sorted(by: { $0.key < $1.key }) { self.table.fail(key, .drained) }
-        self.table.noteGoingOn()
+        self.table.unblockSenders()
     }
 
     // MARK: To the shell

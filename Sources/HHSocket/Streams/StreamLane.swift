@@ -54,7 +54,7 @@ struct StreamLane: Sendable {
 
     /// Whether the application may send the next item.
     enum Sender: Hashable, Sendable {
-        case goesOn
+        case proceeds
         /// The stream's credit does not suffice for the waiting payloads.
         case waitsForStream
         /// The connection has no room for more.
@@ -77,7 +77,7 @@ struct StreamLane: Sendable {
     var itemCost: UInt64 = 0
     /// The part of the connection's credit that it takes next.
     var claim: UInt64 = 0
-    var sender = Sender.goesOn
+    var sender = Sender.proceeds
     /// A credit that waits to be sent.
     var creditDue: UInt64?
     /// Whether it is in the queue of lanes with a credit to send.
@@ -158,7 +158,7 @@ struct StreamLane: Sendable {
         /// The kind of the next payload; nil if none waits.
         var next: LanePayload.Kind?
         var place = Place.none
-        var sender = Sender.goesOn
+        var sender = Sender.proceeds
         /// The change of the claim in the lane's present place.
         var claim = ClaimChange(old: 0, new: 0)
     }

@@ -52,7 +52,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
     private var connectionCreditDue: UInt64?
     private var cancels: Deque<Frame> = []
     /// The streams whose senders may continue.
-    private var goingOn: [StreamID] = []
+    private var unblocked: [StreamID] = []
 
     /// The number of bytes of payloads that wait, and a constant for each.
     package private(set) var waitingBytes = 0
@@ -164,10 +164,10 @@ package struct StreamScheduler: ~Copyable, Sendable {
 
     /// Adds an item to a lane.
     ///
-    /// - Returns: The value of ``mayGoOn(_:)``.
+    /// - Returns: The value of ``mayProceed(_:)``.
     mutating func send(_ item: LanePayload, on key: SlotKey) -> Bool {
         guard let isCovered = self.enter(item, key) else { return false }
-        if isCovered && self.hasRoom || self.mayGoOn(key) { return true }
+        if isCovered && self.hasRoom || self.mayProceed(key) { return true }
         self.lanes.with(key) { $0.detachWaiting() }
         return false
     }
@@ -188,9 +188,9 @@ package struct StreamScheduler: ~Copyable, Sendable {
         return entered.isCovered
     }
 
-    /// Whether the application may send the next item on a stream; if not, the stream is in ``takeGoingOn()`` when it
+    /// Whether the application may send the next item on a stream; if not, the stream is in ``takeUnblocked()`` when it
     /// may.
-    mutating func mayGoOn(_ key: SlotKey) -> Bool {
+    mutating func mayProceed(_ key: SlotKey) -> Bool {
         guard let (isCovered, sender) = self.lanes.with(key, { ($0.isCovered, $0.sender) }) else { return false }
         guard isCovered else {
             // A sender that waits for room is notified when there is some.
@@ -208,7 +208,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
     /// The cost of items after which the sender on a lane would not have to wait. Other lanes may use the connection's
     /// part of it meanwhile.
     func allowance(_ key: SlotKey) -> UInt64 {
-        guard let lane = self.lanes[key], lane.sender == .goesOn else { return 0 }
+        guard let lane = self.lanes[key], lane.sender == .proceeds else { return 0 }
         let own = lane.window.free.subtracting(lane.itemCost)
         return min(own, min(self.connection.free, self.maximumClaims).subtracting(self.claims))
     }
@@ -217,12 +217,12 @@ package struct StreamScheduler: ~Copyable, Sendable {
     func hasWaiting(_ key: SlotKey) -> Bool { self.lanes[key].map { !$0.payloads.isEmpty } ?? false }
 
     /// Whether senders that waited may continue.
-    var hasGoingOn: Bool { !self.goingOn.isEmpty }
+    var hasUnblocked: Bool { !self.unblocked.isEmpty }
 
     /// Removes and returns the streams whose senders waited and may continue.
-    mutating func takeGoingOn() -> [StreamID] {
-        defer { self.goingOn = [] }
-        return self.goingOn
+    mutating func takeUnblocked() -> [StreamID] {
+        defer { self.unblocked = [] }
+        return self.unblocked
     }
 
     /// Whether the connection's credit suffices for all items that may be sent, and they are not too many.
@@ -517,9 +517,9 @@ package struct StreamScheduler: ~Copyable, Sendable {
     /// payloads.
     private mutating func lookForStreamRoom(_ key: SlotKey) {
         guard self.lanes.with(key, { $0.sender }) == .waitsForStream else { return }
-        self.lanes.with(key) { $0.sender = .goesOn }
-        guard self.mayGoOn(key), let stream = self.lanes.with(key, { $0.stream }) ?? nil else { return }
-        self.goingOn.append(stream)
+        self.lanes.with(key) { $0.sender = .proceeds }
+        guard self.mayProceed(key), let stream = self.lanes.with(key, { $0.stream }) ?? nil else { return }
+        self.unblocked.append(stream)
     }
 
     /// Lets senders continue while there is room.
@@ -527,9 +527,9 @@ package struct StreamScheduler: ~Copyable, Sendable {
         guard !self.roomLine.isEmpty else { return }
         while self.hasRoom, let key = self.roomLine.popFirst() {
             guard self.lanes[key]?.sender == .waitsForRoom else { continue }
-            self.lanes.with(key) { $0.sender = .goesOn }
-            guard self.mayGoOn(key), let stream = self.lanes[key]?.stream else { continue }
-            self.goingOn.append(stream)
+            self.lanes.with(key) { $0.sender = .proceeds }
+            guard self.mayProceed(key), let stream = self.lanes[key]?.stream else { continue }
+            self.unblocked.append(stream)
         }
     }
 }

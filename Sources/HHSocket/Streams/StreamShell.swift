@@ -155,9 +155,9 @@ package final class StreamShell<Machine: StreamMachine & ~Copyable> {
             guard let (place, party) = self.open(id) else { return }
             self.deliver(place, in: &turn)
             party.port.inbox.finish { party.resume(.task($0), in: &turn) }
-        case .goOn(let id):
+        case .unblock(let id):
             guard let party = self.open(id)?.party else { return }
-            party.port.goOn()
+            party.port.unblock()
             self.settle(party, id, in: &turn)
             self.mustSend = true
         case .ended(let id, let end): self.ended(id, end, in: &turn)

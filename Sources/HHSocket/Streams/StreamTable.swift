@@ -326,14 +326,14 @@ package struct StreamTable: ~Copyable {
     mutating func send(_ id: StreamID, type: UInt32, status: Status, _ payload: ByteBuffer) -> SendResult {
         guard let lane = self.streams.with(id.key, { $0.sendingLane }) ?? nil else { return .over }
         let item = LanePayload(type: type, status: status, kind: .item, bytes: payload)
-        return self.scheduler.send(item, on: lane) ? .goOn : .wait
+        return self.scheduler.send(item, on: lane) ? .proceed : .wait
     }
 
     /// The next frame to send.
     mutating func next(now: NIODeadline) -> Frame? {
         guard !self.isClosed else { return nil }
         // Also if no frame is sent: a lane that was set aside has made room for others.
-        defer { self.noteGoingOn() }
+        defer { self.unblockSenders() }
         guard let departure = self.scheduler.next() else { return nil }
         if let key = departure.stream?.key, let kind = departure.kind {
             switch kind {
@@ -347,10 +347,10 @@ package struct StreamTable: ~Copyable {
     }
 
     /// Notifies senders that waited that they may continue.
-    mutating func noteGoingOn() {
-        guard self.scheduler.hasGoingOn else { return }
-        for id in self.scheduler.takeGoingOn() where self.streams[id.key].map({ !$0.isOver }) ?? false {
-            self.actions.append(.goOn(id))
+    mutating func unblockSenders() {
+        guard self.scheduler.hasUnblocked else { return }
+        for id in self.scheduler.takeUnblocked() where self.streams[id.key].map({ !$0.isOver }) ?? false {
+            self.actions.append(.unblock(id))
         }
     }
 
@@ -370,7 +370,7 @@ package struct StreamTable: ~Copyable {
         } else {
             self.unproductiveFrames += 1
         }
-        self.noteGoingOn()
+        self.unblockSenders()
     }
 
     private mutating func grantConnection() {
@@ -624,7 +624,7 @@ package struct StreamTable: ~Copyable {
     private mutating func stopSending(_ key: SlotKey) {
         guard let stream = self.streams[key] else { return }
         if self.scheduler.silence(stream.lane) == .free { self.sendCancel(stream.serial) }
-        self.noteGoingOn()
+        self.unblockSenders()
     }
 
     // MARK: Time
@@ -657,7 +657,7 @@ package struct StreamTable: ~Copyable {
                 if self.streams[id.key].map({ !$0.isOver }) ?? false { self.setAlarm(id.key, now) }
             }
         }
-        self.noteGoingOn()
+        self.unblockSenders()
     }
 
     // MARK: Payloads in pieces
@@ -684,8 +684,8 @@ package struct StreamTable: ~Copyable {
 
 /// Whether a sender may send its next item.
 package enum SendResult: Hashable, Sendable {
-    case goOn
-    /// Wait until ``StreamAction/goOn(_:)``.
+    case proceed
+    /// Wait until ``StreamAction/unblock(_:)``.
     case wait
     /// This stream sends no more items; the item was dropped.
     case over

@@ -232,11 +232,11 @@ final class TaskGroupRunner: Sendable {
             return showing == .nothing
         }
         guard isFirst else { return }
-        var mustGoOn = true
-        while mustGoOn {
+        var mustContinue = true
+        while mustContinue {
             let (progress, units) = self.state.withLockedValue { ($0.progress, $0.units) }
             progress?.update(to: units)
-            mustGoOn = self.showing.withLockedValue { showing in
+            mustContinue = self.showing.withLockedValue { showing in
                 defer { showing = showing == .progressThatIsOld ? .progress : .nothing }
                 return showing == .progressThatIsOld
             }

@@ -68,7 +68,7 @@ final class ClientConnection: LinkReceiver {
         }
         while true {
             self.engine.receiveOnFastPath(&batch, on: self, in: &turn)
-            if batch.isFinished() || !batch.goesOn { return }
+            if batch.isFinished() || !batch.continues { return }
             guard try self.receiveNext(&batch, in: &turn) else { return }
         }
     }

@@ -76,7 +76,7 @@ extension StreamCall: CallbackWork {
     func callBack() {
         let reader = self.port.inbox.makeReader()
         while true {
-            let (goesOn, end) = self.state.withLockedValue { state -> (Bool, Result<SocketResponse, SocketError>?) in
+            let (continues, end) = self.state.withLockedValue { state -> (Bool, Result<SocketResponse, SocketError>?) in
                 guard !self.isPaused.load(ordering: .relaxed), self.isBehind(state) else {
                     state.isCallingBack = false
                     return (false, nil)
@@ -85,7 +85,7 @@ extension StreamCall: CallbackWork {
                 state.wasEndToldOf = true
                 return (true, state.end)
             }
-            guard goesOn else { return }
+            guard continues else { return }
             if let end {
                 self.onEnd?(end)
                 continue

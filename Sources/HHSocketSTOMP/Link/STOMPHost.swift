@@ -44,7 +44,7 @@ final class STOMPHost: STOMPPeerHost, @unchecked Sendable {
         from peer: STOMPPeer,
         in turn: inout Turn
     ) throws(LinkError) {
-        while batch.goesOn, let frame = try batch.next() { try self.received(frame, from: peer, in: &turn) }
+        while batch.continues, let frame = try batch.next() { try self.received(frame, from: peer, in: &turn) }
     }
 
     private func received(_ frame: STOMPFrame, from peer: STOMPPeer, in turn: inout Turn) throws(LinkError) {

@@ -135,7 +135,7 @@ final class FrameSession: LinkReceiver {
         var count = 0
         while true {
             self.answerOnFastPath(&batch, in: &turn)
-            guard batch.goesOn else {
+            guard batch.continues else {
                 // Sent answers leave before the turn ends, and a client that has its answer may read the statistics
                 // next.
                 return self.counters.take(self.counts)

@@ -48,7 +48,7 @@ class MockLine: ChannelInboundHandler {
     func receive(_ bytes: ByteBuffer) {}
 
     /// Decodes the bytes that were kept while it did not read.
-    func goOnReading() {}
+    func resumeReading() {}
 
     /// Handles the end of the connection.
     func leave() {}
@@ -119,7 +119,7 @@ class MockLine: ChannelInboundHandler {
     func setReading(_ reads: Bool) {
         let isWoken = reads && !self.isReading
         self.isReading = reads
-        if isWoken { self.goOnReading() }
+        if isWoken { self.resumeReading() }
         try? self.context?.channel.syncOptions?.setOption(.autoRead, value: reads)
     }
 

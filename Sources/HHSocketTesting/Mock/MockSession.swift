@@ -64,10 +64,10 @@ class MockSession<Wire: MockWire>: MockLine, MockPerformer {
 
     override func receive(_ bytes: ByteBuffer) {
         if let webSocket = self.webSocket { webSocket.receive(bytes) } else { self.decode(bytes) }
-        self.goOnReading()
+        self.resumeReading()
     }
 
-    override func goOnReading() {
+    override func resumeReading() {
         while self.isReading, self.parts != nil, !self.hasFailed, self.handleNext() || self.decodeNext() {}
         self.flush()
     }

@@ -278,7 +278,7 @@ import Testing
         #expect(Set(frames[3...].map(\.serial)) == Set(frames[..<3].map(\.serial)))
     }
 
-    @Test func callsGoOnAfterALostConnection() async throws {
+    @Test func callsContinueAfterALostConnection() async throws {
         // Serials continue across connections, so the third call ends the connection.
         let server = try await MockServer(.respond { $0.serial == 52 ? .close : .echo })
         let outcome = try await Command.run(

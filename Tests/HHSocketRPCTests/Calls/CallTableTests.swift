@@ -379,7 +379,7 @@ private struct Named<Name>: TableCall {
         #expect(table.waitingCount == 0)
     }
 
-    @Test func callsThatWaitedGoOnWaitingWhileNoMoreMayBeInFlight() {
+    @Test func callsThatWaitedContinueWaitingWhileNoMoreMayBeInFlight() {
         var table = Table(maximumInFlight: 2, maximumWaiting: 10, maximumTombstones: 10)
         table.linkIsConnecting()
         for number in 1...4 { _ = table.submit(number, deadline: self.at(8)) }

@@ -103,7 +103,7 @@ import Testing
         #expect(items.map(\.string) == ["short", text])
     }
 
-    @Test func anItemThatIsTooLongIsRefusedAndTheStreamGoesOn() async throws {
+    @Test func anItemThatIsTooLongIsRefusedAndTheStreamContinues() async throws {
         let peer = try await Peer { $0.socket.maximumPayloadLength = 1_000 }
         let (stream, serial) = try await peer.open()
         let error = try await socketError { () throws(SocketError) in

@@ -109,7 +109,7 @@ extension TransferFile {
         #expect(self.report(&machine, 0, complete: true) == ["tell 0/0", "end"])
     }
 
-    @Test func contentGoesOnWhereTheServerStands() {
+    @Test func contentContinuesWhereTheServerStands() {
         var machine = self.machine(250)
         #expect(self.report(&machine, 130) == ["tell 130/250", "read 130+100"])
     }
@@ -122,7 +122,7 @@ extension TransferFile {
         #expect(self.report(&machine, 100).last == "read 1000+100")
     }
 
-    @Test func aReportThatIsNoProgressOfWhatWasSentHasItGoOnFromThere() {
+    @Test func aReportThatIsNoProgressOfWhatWasSentHasItContinueFromThere() {
         var machine = self.machine(5_000)
         _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
         _ = self.report(&machine, 300)

@@ -40,7 +40,7 @@ import Testing
         #expect(abs(modified / .seconds(1) - Date().timeIntervalSince1970) < 600)
     }
 
-    @Test func aPutGoesOnInAnotherProcess() async throws {
+    @Test func aPutContinuesInAnotherProcess() async throws {
         let bytes = content(3_000_000)
         try await FolderTransferStore(path: self.path).leave("a", bytes, after: 1_234_567)
         let store = try FolderTransferStore(path: self.path)

@@ -36,7 +36,7 @@ import Testing
         #expect(try await store.put("a", content(3_000)) == 0)
     }
 
-    @Test func aFullDiskIsNoticedWhenThePutGoesOn() async throws {
+    @Test func aFullDiskIsNoticedWhenThePutContinues() async throws {
         let store = try self.store()
         try await store.leave("a", content(3_000), after: 1_000)
         self.files.set { $0.capacity = 1_500 }

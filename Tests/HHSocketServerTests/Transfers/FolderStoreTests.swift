@@ -212,7 +212,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     // MARK: Going on
 
-    @Test func aPutGoesOnWhereItStopped() async throws {
+    @Test func aPutContinuesWhereItStopped() async throws {
         let bytes = content(10_000)
         try await self.store.leave("a", bytes, after: 4_000)
         try await self.files.areClosed()
@@ -222,7 +222,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         try await self.expectNothingBut(["a"])
     }
 
-    @Test func aPutGoesOnAfterARestart() async throws {
+    @Test func aPutContinuesAfterARestart() async throws {
         let bytes = content(10_000)
         try await self.store.leave("a", bytes, after: 4_000)
         #expect(try await self.reopened().put("a", bytes) == 4_000)
@@ -269,7 +269,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         #expect(try await self.store.get("a") == bytes)
     }
 
-    @Test func contentThatIsShorterGoesOnFromThere() async throws {
+    @Test func contentThatIsShorterContinuesFromThere() async throws {
         let bytes = content(10_000)
         try await self.store.leave("a", bytes, after: 4_000)
         let name = FolderNames.content("a", TransferFile(of: bytes).sha256)

@@ -58,7 +58,7 @@ import Testing
         }
     }
 
-    @Test func aPutGoesOnAfterALostConnection() async throws {
+    @Test func aPutContinuesAfterALostConnection() async throws {
         try await withTransfers { calls, server, files in
             let put = try await calls.begin("a", Self.megabyte)
             #expect(try await put.nextReport().offset == 0)
@@ -208,7 +208,7 @@ import Testing
 
     // MARK: Get
 
-    @Test func aGetGoesOnWhereItStopped() async throws {
+    @Test func aGetContinuesWhereItStopped() async throws {
         try await withTransfers { calls, _, _ in
             try await calls.put("a", Self.megabyte)
             let file = TransferFile(of: Self.megabyte)

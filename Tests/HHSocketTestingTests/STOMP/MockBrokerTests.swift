@@ -69,7 +69,7 @@ import Testing
         #expect(broker.received.map(\.command) == [.connect])
     }
 
-    @Test func errorArrivesAlthoughTheClientGoesOnSending() async throws {
+    @Test func errorArrivesAlthoughTheClientContinuesSending() async throws {
         let broker = try await MockBroker()
         for _ in 0..<20 {
             let client = try await RawSTOMPClient(to: broker.endpoint, version: .v1_2)

@@ -141,7 +141,7 @@ import Testing
         #expect(machine.nextDeadline == nil)
     }
 
-    @Test func connectionLostDuringTheHandshakeGoesOnWithTheNextServer() {
+    @Test func connectionLostDuringTheHandshakeContinuesWithTheNextServer() {
         var machine = self.machine { $0.handshake = LinkHandshake(timeout: .seconds(5), failure: "late") }
         _ = machine.connect(now: self.start)
         _ = machine.connected(self.id(1), now: self.start)
@@ -206,7 +206,7 @@ import Testing
         #expect(machine.nextDeadline == nil)
     }
 
-    @Test func lossDuringASwitchGoesOnWithWhatIsBeingMade() {
+    @Test func lossDuringASwitchContinuesWithWhatIsBeingMade() {
         var machine = self.ready()
         _ = machine.switchServer(to: nil, now: self.start)
         #expect(

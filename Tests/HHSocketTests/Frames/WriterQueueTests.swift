@@ -102,10 +102,10 @@ import Testing
         let write = PendingWrite(Frame(type: 16, serial: 7), .default)
         queue.cancel(write)
         let ends = NIOLockedValueBox<[SocketError.Code]>([])
-        let goesOn = write.begin { end in
+        let continues = write.begin { end in
             if case .failure(let error) = end { ends.withLockedValue { $0.append(error.code) } }
         }
-        #expect(!goesOn)
+        #expect(!continues)
         #expect(ends.withLockedValue { $0 } == [.cancelled])
         #expect(queue.isEmpty)
     }

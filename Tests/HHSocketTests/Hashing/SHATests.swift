@@ -99,7 +99,7 @@ import Testing
         }
     }
 
-    @Test func aCopyGoesOnByItself() {
+    @Test func aCopyContinuesByItself() {
         let bytes = Self.input(200)
         var (sha1, sha256) = (SHA1(), SHA256())
         bytes[..<100].withUnsafeBytes {

@@ -294,7 +294,7 @@ import Testing
         #expect(monitor.nextDeadline == self.at(1_016))
     }
 
-    @Test func probeOfASuspendedReaderIsMadeWhenItGoesOn() {
+    @Test func probeOfASuspendedReaderIsMadeWhenItContinues() {
         var monitor = self.monitor()
         monitor.suspendReading()
         #expect(monitor.probe(now: self.at(1)) == nil)

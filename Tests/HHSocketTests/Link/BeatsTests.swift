@@ -43,7 +43,7 @@ import Testing
     }
 
     /// Pings continue as beats that expect no answer.
-    @Test func pingsGoOnWhileNoAnswerCanBeRead() {
+    @Test func pingsContinueWhileNoAnswerCanBeRead() {
         let policy = HeartbeatPolicy(interval: .seconds(10), replyTimeout: .seconds(3), misses: 0)
         let monitor = HeartbeatMonitor(policy, interval: .seconds(10), canPing: true, now: self.start)
         var beats = Beats(monitor: monitor, now: self.start)

@@ -313,7 +313,7 @@ import Testing
 
     // MARK: Suspended reading
 
-    @Test func suspendedReadingIsCountedAndBeatsGoOn() async throws {
+    @Test func suspendedReadingIsCountedAndBeatsContinue() async throws {
         let time = ManualTime()
         let server = try await NoteServer.start(time: SocketTime(time)) { _, now in
             Beats(theirSilence: .seconds(20), now: now)

@@ -219,7 +219,7 @@ import Testing
         var server = ServerSide(terms)
         let ids = try (50..<60 as Range<UInt32>).map { try server.open($0) }
         for id in ids {
-            while server.streams.send(id, try self.slice(100)) == .goOn {}
+            while server.streams.send(id, try self.slice(100)) == .proceed {}
             server.streams.answer(id, payload: try self.slice(100))
         }
         server.streams.detachWaiting()

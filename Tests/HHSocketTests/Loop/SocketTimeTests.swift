@@ -95,7 +95,7 @@ import Testing
     }
 
     /// More jobs than run in one turn, each of which makes another: the loop pauses after a turn.
-    @Test func jobsGoOnThoughTheClockStandsStill() async throws {
+    @Test func jobsContinueThoughTheClockStandsStill() async throws {
         let executor = SocketExecutor(self.loop)
         let count = NIOLockedValueBox(0)
         await withDiscardingTaskGroup { group in

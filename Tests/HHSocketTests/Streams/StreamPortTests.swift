@@ -29,9 +29,9 @@ import Testing
         // Before the opening nothing is known of the connection.
         #expect(port.put(long, isCompressed: nil) {} == .wait(ticket: 1))
         port.open(compression: CompressionPolicy(minimumLength: 50, level: 3), allowance: 1_000)
-        #expect(port.put(short, isCompressed: nil) {} == .goOn)
+        #expect(port.put(short, isCompressed: nil) {} == .proceed)
         #expect(port.put(long, isCompressed: nil) {} == .compress(level: 3))
-        #expect(port.put(long, isCompressed: true) {} == .goOn)
+        #expect(port.put(long, isCompressed: true) {} == .proceed)
         port.finish {}
         #expect(port.put(short, isCompressed: nil) {} == .finished)
         port.end { _ in }
@@ -42,7 +42,7 @@ import Testing
 /// A mistake of the connection, or of the account.
 enum PortFlaw: CaseIterable {
     case aVisitIsLost
-    case goOnIsForgotten
+    case unblockingIsForgotten
     case theLastItemIsLost
     case aReleaseIsLost
     case endForgetsSenders
@@ -60,7 +60,7 @@ private struct PortWorld {
         mutating func send(_ id: StreamID, _ payload: ByteBuffer, isCompressed: Bool) -> SendResult {
             self.sent.append(payload.getInteger(at: payload.readerIndex) ?? -1)
             self.places -= 1
-            return self.places > 0 ? .goOn : .wait
+            return self.places > 0 ? .proceed : .wait
         }
 
         mutating func took(_ id: StreamID, _ receipt: ItemReceipt, now: NIODeadline) { self.taken += receipt }
@@ -141,7 +141,7 @@ private struct PortWorld {
         payload.writeRepeatingByte(0, count: [0, 100, 400][Int.random(in: 0..<3, using: &self.random)])
         let mayWait = Bool.random(using: &self.random)
         switch self.port.put(payload, isCompressed: false, mayWait: mayWait, visit: { self.isVisitDue = true }) {
-        case .goOn: self.accepted.append(self.last)
+        case .proceed: self.accepted.append(self.last)
         case .wait(let ticket):
             guard mayWait else { return "an item waits that must not" }
             self.accepted.append(self.last)
@@ -189,8 +189,8 @@ private struct PortWorld {
         guard self.isBlocked else { return }
         self.isBlocked = false
         self.machine.places = Int.random(in: 1...4, using: &self.random)
-        if self.flaw == .goOnIsForgotten, self.last % 4 == 0 { return }
-        self.port.goOn()
+        if self.flaw == .unblockingIsForgotten, self.last % 4 == 0 { return }
+        self.port.unblock()
         self.settle()
     }
 

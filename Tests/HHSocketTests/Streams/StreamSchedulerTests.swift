@@ -23,8 +23,8 @@ import Testing
     private func order(_ scheduler: inout StreamScheduler, _ count: Int = 100) -> [String] {
         (0..<count).compactMap { _ in
             scheduler.next().map { departure in
-                let goesOn = departure.frame.type & FrameType.continuesFlag != 0
-                return "\(departure.frame.serial)\(goesOn ? "+" : "")"
+                let continues = departure.frame.type & FrameType.continuesFlag != 0
+                return "\(departure.frame.serial)\(continues ? "+" : "")"
             }
         }
     }
@@ -135,21 +135,21 @@ import Testing
         let streams = (0..<2).map { StreamID(key: SlotKey(index: UInt32($0), generation: 0)) }
         let lanes = streams.map { scheduler.open($0, serial: 50 + $0.key.index, priority: .default, window: 2_000) }
         scheduler.append(self.item(900), to: lanes[0])
-        #expect(scheduler.mayGoOn(lanes[0]) == true)
+        #expect(scheduler.mayProceed(lanes[0]) == true)
         scheduler.append(self.item(200), to: lanes[1])
         // The credit reaches for both, but the queue is full.
-        #expect(scheduler.mayGoOn(lanes[1]) == false)
-        #expect(scheduler.hasGoingOn == false)
+        #expect(scheduler.mayProceed(lanes[1]) == false)
+        #expect(scheduler.hasUnblocked == false)
         _ = scheduler.next()
-        #expect(scheduler.takeGoingOn() == [streams[1]])
+        #expect(scheduler.takeUnblocked() == [streams[1]])
         _ = scheduler.next()
         scheduler.append(self.item(3_000), to: lanes[0])
-        #expect(scheduler.mayGoOn(lanes[0]) == false)
+        #expect(scheduler.mayProceed(lanes[0]) == false)
         _ = self.order(&scheduler)
-        #expect(scheduler.hasGoingOn == false)
+        #expect(scheduler.hasUnblocked == false)
         _ = scheduler.grant(10_000, to: lanes[0])
         _ = self.order(&scheduler)
-        #expect(scheduler.takeGoingOn() == [streams[0]])
+        #expect(scheduler.takeUnblocked() == [streams[0]])
     }
 
     @Test func manyThatComeAndGoLeaveNothing() {
@@ -162,7 +162,7 @@ import Testing
             let lane = scheduler.open(nil, serial: serial, priority: .default, window: 1_000)
             scheduler.append(self.item(50), to: lane)
             scheduler.sendCredit(1, of: lane)
-            _ = scheduler.mayGoOn(lane)
+            _ = scheduler.mayProceed(lane)
             scheduler.close(lane)
             #expect(scheduler.occupiedPlaces <= 256)
         }

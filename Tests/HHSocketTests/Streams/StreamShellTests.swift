@@ -88,7 +88,7 @@ import Testing
         _ = try channel.finish()
     }
 
-    @Test func aBurstIsLimitedAndGoesOnOnceThereIsRoom() throws {
+    @Test func aBurstIsLimitedAndContinuesOnceThereIsRoom() throws {
         let log = Log()
         let channel = EmbeddedChannel()
         let (loop, link) = try embeddedLink(channel)

@@ -181,7 +181,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         guard self.work.timer == nil else { return }
         self.work.timer = context.eventLoop.assumeIsolated().scheduleTask(in: Work.pause) {
             self.work.timer = nil
-            if let context = self.context { self.goOn(context) }
+            if let context = self.context { self.resumeWork(context) }
         }
     }
 
@@ -193,7 +193,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         return isReading ?? true || self.work.isInputClosed
     }
 
-    private func goOn(_ context: ChannelHandlerContext) {
+    private func resumeWork(_ context: ChannelHandlerContext) {
         guard self.decoder.hasMoreWork, self.takesMore(context) else { return }
         self.decoder.resumeWork()
         _ = self.deliver(context)

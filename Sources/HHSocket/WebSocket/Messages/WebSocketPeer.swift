@@ -143,7 +143,7 @@ package final class WebSocketPeer: MessagePeer {
     package func received(_ batch: inout Batch<WebSocketLanguage>, in turn: inout Turn) throws(LinkError) {
         guard self.violation == nil, self.resumeWork(&batch) else { return }
         var (taken, isFull) = (0, self.link.hasLeftUnits && self.delivery.isFull)
-        while self.news == nil, batch.goesOn {
+        while self.news == nil, batch.continues {
             let stops = taken >= Self.maximumTurnBytes || isFull
             if stops, self.link.leaveRest(of: self.delivery, isFull: isFull) { return }
             let input: WebSocketInput?
@@ -169,7 +169,7 @@ package final class WebSocketPeer: MessagePeer {
             case .close(let close): self.news = .closed(close)
             case .bytes: break
             case nil:
-                guard batch.hasMoreWork, self.goesOn(&batch, in: &turn) else { return self.age(in: &turn) }
+                guard batch.hasMoreWork, self.mayContinue(&batch, in: &turn) else { return self.age(in: &turn) }
             }
         }
         if self.news != nil { self.link.tellsOfReads = true }
@@ -188,7 +188,7 @@ package final class WebSocketPeer: MessagePeer {
     ///
     /// - Returns: Whether it continues nevertheless, because the connection ends, and messages that are not taken now
     ///   are lost. A server continues only for a while, since a client could otherwise occupy a whole turn.
-    private func goesOn(_ batch: inout Batch<WebSocketLanguage>, in turn: inout Turn) -> Bool {
+    private func mayContinue(_ batch: inout Batch<WebSocketLanguage>, in turn: inout Turn) -> Bool {
         guard !self.link.leaveWork(in: &turn) else { return false }
         if self.role == .server {
             guard self.lastSlices < Self.maximumLastSlices else { return false }

@@ -82,11 +82,11 @@ final class FileSink: TransferSink, @unchecked Sendable {
         guard var rest = self.candidates else {
             try self.checkPlace()
             self.candidates = try self.unfinishedNames()[...]
-            return .goesOn
+            return .continues
         }
         if let candidate = self.candidate.take() {
             if let whole = try self.hash(candidate) { self.judge(whole) }
-            return .goesOn
+            return .continues
         }
         guard let name = rest.popFirst() else {
             self.candidates = nil
@@ -94,7 +94,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
         }
         self.candidates = rest
         self.candidate = try self.takeOver(name)
-        return .goesOn
+        return .continues
     }
 
     /// Keeps the best unfinished file. There is only one, unless a process was killed between two steps.

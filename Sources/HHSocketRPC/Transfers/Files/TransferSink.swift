@@ -26,7 +26,7 @@ protocol TransferSink: AnyObject, Sendable {
 /// A step of looking for an unfinished file.
 enum Preparation: Hashable, Sendable {
     /// Another step follows.
-    case goesOn
+    case continues
     /// Everything has been examined. Nil if there is no usable file.
     case done(BegunFile?)
 }

@@ -159,7 +159,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         case .sending(var sending):
             sending.isAnnounced = true
             self.phase = .sending(sending)
-            return [.announce(file.sha256)] + self.goOn()
+            return [.announce(file.sha256)] + self.proceed()
         case .idle, .waiting, .checking, .over: return []
         }
     }
@@ -179,7 +179,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         sending.reading = nil
         sending.ready = piece
         self.phase = .sending(sending)
-        return self.goOn()
+        return self.proceed()
     }
 
     /// The source was hashed again.
@@ -266,7 +266,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         if report.offset > self.most { self.attempts.gained(now: now) }
         self.most = max(self.most, report.offset)
         self.progress.completed = report.offset
-        return [.tell(self.progress)] + self.goOn()
+        return [.tell(self.progress)] + self.proceed()
     }
 
     private mutating func received(
@@ -286,7 +286,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
             self.most = max(self.most, offset)
             self.progress.completed = offset
             let isProved = self.attempts.moved(offset - reported, isGain: isGain, now: now)
-            return [.tell(self.progress)] + (isProved ? [.prove] : []) + self.goOn()
+            return [.tell(self.progress)] + (isProved ? [.prove] : []) + self.proceed()
         }
         if offset == reported, offset == sending.sent {
             // It has all that was sent: a sign of life.
@@ -312,7 +312,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         self.progress.completed = offset
         // A sent end cannot be taken back.
         if sending.isFinished { return self.failed(self.error("the server wants offset \(offset)"), now: now) }
-        return [.tell(self.progress)] + self.goOn()
+        return [.tell(self.progress)] + self.proceed()
     }
 
     private mutating func received(_ failure: TransferError) -> [Action] {
@@ -328,11 +328,11 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         guard case .sending(var sending) = self.phase else { return [] }
         sending.hasRoom = true
         self.phase = .sending(sending)
-        return self.goOn()
+        return self.proceed()
     }
 
     /// Sends and reads as much as allowed.
-    private mutating func goOn() -> [Action] {
+    private mutating func proceed() -> [Action] {
         guard case .sending(var sending) = self.phase, let size = self.size, let reported = sending.reported else {
             return []
         }

@@ -110,10 +110,10 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
             guard !self.isUnwanted.load(ordering: .relaxed) else { return }
             let result = Result { () throws(TransferError) in try sink.prepare() }
             // The files of others have their turn before the next part.
-            if case .success(.goesOn) = result { return self.prepare() }
+            if case .success(.continues) = result { return self.prepare() }
             self.post { turn in
                 switch result {
-                case .success(.goesOn): break
+                case .success(.continues): break
                 case .success(.done(let begun)): self.decide(in: &turn) { $0.prepared(begun, now: $1) }
                 case .failure(let error): self.failed(error, in: &turn)
                 }

@@ -314,7 +314,7 @@ import Testing
         await client.close()
     }
 
-    @Test func typesAreWhatTheFormatLeavesToApplications() async throws {
+    @Test func typesAreThoseThatTheFormatHasForApplications() async throws {
         try await Pair.with(.mars) { client, _ in
             let reserved = await #expect(throws: SocketError.self) {
                 try await client.data(for: SocketRequest(type: 6))

@@ -115,7 +115,7 @@ import Foundation
         #expect(Every_Thing_Colour(rawValue: 1) == .red)
     }
 
-    @Test func closedEnumerationLeavesToTheUnknownFieldsWhatItDoesNotKnow() throws {
+    @Test func closedEnumerationPutsWhatItDoesNotKnowIntoTheUnknownFields() throws {
         // size = 16: 99 is not declared, 5 is large.
         let one = try Every_Thing2_Optionals(serializedBytes: [0x80, 0x01, 0x63])
         #expect(!one.hasSize)

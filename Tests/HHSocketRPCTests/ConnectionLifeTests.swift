@@ -24,7 +24,7 @@ import Testing
 
     // MARK: The gate
 
-    @Test func nothingLeavesBeforeTheGateReturnsAndItRunsAtEveryReconnect() async throws {
+    @Test func nothingIsSentBeforeTheGateReturnsAndItRunsAtEveryReconnect() async throws {
         let server = try await MockServer(.echo)
         server.once(101, .close)
         let client = self.client([server.endpoint]) {

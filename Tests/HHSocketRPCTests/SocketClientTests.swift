@@ -113,7 +113,7 @@ import Testing
         #expect(client.statistics.duplicateResponses == 1)
     }
 
-    @Test func cancelTellsTheServerAndLeavesTheConnectionAlone() async throws {
+    @Test func cancelNotifiesTheServerAndDoesNotAffectTheConnection() async throws {
         let server = try await MockServer(.echo)
         server.on(101, .drop)
         let client = SocketClient.connecting(to: server.endpoint)
@@ -325,7 +325,7 @@ import Testing
         #expect(server.received.map(\.type) == [0, 0, 101])
     }
 
-    @Test func clientPingsAnIdleConnectionAndLeavesOneThatDoesNotAnswer() async throws {
+    @Test func clientPingsAnIdleConnectionAndClosesOneThatDoesNotAnswer() async throws {
         let server = try await MockServer()
         // The first connection falls silent without closing.
         server.on(FrameType.heartbeat, .respond { $0.connection == 0 ? .drop : .echo })
@@ -460,7 +460,7 @@ import Testing
         #expect(try await client.data(for: SocketRequest(type: 101, body: "x")).string == "x")
     }
 
-    @Test func closeLetsCancelFramesLeave() async throws {
+    @Test func cancelFramesAreSentBeforeClosing() async throws {
         let server = try await MockServer(.drop)
         server.on(102, .echo)
         let client = SocketClient.connecting(to: server.endpoint)

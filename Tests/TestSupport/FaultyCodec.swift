@@ -11,9 +11,9 @@ package struct FaultyCodec: FrameCodec {
         /// As above, in a stream that ends within a length.
         case losesTheFirstByteOfSome
         /// Leaves a frame's bytes.
-        case leavesItsBytes
+        case keepsItsBytes
         /// Leaves the comma after a frame.
-        case leavesTheEnd
+        case keepsTheEnd
         /// Empties the buffer after a frame.
         case dropsWhatFollows
         /// Writes to the buffer.
@@ -95,8 +95,8 @@ package struct FaultyCodec: FrameCodec {
             return nil
         }
         switch self.fault {
-        case .leavesItsBytes: bytes = before
-        case .leavesTheEnd: bytes.moveReaderIndex(to: bytes.readerIndex - 1)
+        case .keepsItsBytes: bytes = before
+        case .keepsTheEnd: bytes.moveReaderIndex(to: bytes.readerIndex - 1)
         case .dropsWhatFollows: bytes.moveReaderIndex(to: bytes.writerIndex)
         case .writesToTheBytes: bytes.writeString("more")
         case .repeatsASerial:

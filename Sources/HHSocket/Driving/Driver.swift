@@ -210,8 +210,8 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
             }
         case .goAway(let id, let departure, let isAnnounced):
             self.apply(in: &turn) { $0.goAway(id, departure, isAnnounced: isAnnounced, now: $1) }
-        case .leave(let id):
-            self.apply(in: &turn) { $0.leave(id, now: $1) }
+        case .replace(let id):
+            self.apply(in: &turn) { $0.replace(id, now: $1) }
         case .proved(let id):
             self.apply(in: &turn) { $0.connectionIsProved(id, now: $1) }
         case .finishDraining(let id):

@@ -62,7 +62,7 @@ struct WriterQueue {
         guard !write.isDone else { return }
         write.complete(.failure(PendingWrite.cancelled(write.frame)))
         guard write.length > 0 else { return }
-        self.line.leave(cost: write.length) { $0.isDone }
+        self.line.makeStub(cost: write.length) { $0.isDone }
     }
 
     /// Completes all of them with the same error.

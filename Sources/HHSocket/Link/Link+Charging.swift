@@ -102,10 +102,10 @@ extension Link.Hot {
 
     /// Returns a body as it is handed to the channel, which may keep it for long.
     @inline(__always)
-    mutating func leaving(_ body: ByteBuffer) -> ByteBuffer {
+    mutating func bodyForChannel(_ body: ByteBuffer) -> ByteBuffer {
         guard self.charge.isOn else { return body }
         let isSlow = self.charge.channelBytes > 0 || !self.isWritable
-        return self.charge.pinned.leaving(body, isSlow: isSlow, bytesSent: self.traffic.bytesSent)
+        return self.charge.pinned.bodyForChannel(body, isSlow: isSlow, bytesSent: self.traffic.bytesSent)
     }
 
     /// The memory that is held, as far as it is known.

@@ -165,12 +165,12 @@ extension Link {
     /// Yields unless the connection ends, and there is no later turn.
     ///
     /// - Returns: Whether there is one.
-    package func leaveWork(in turn: inout Turn) -> Bool { self.mayLeaveUnits && self.yield(in: &turn) }
+    package func deferWork(in turn: inout Turn) -> Bool { self.mayDeferUnits && self.yield(in: &turn) }
 
     /// Reads nothing from the network while memory is short, but once after ``LinkChannel/pausesInLongUnits`` pauses.
     private func readSlowly(after pauses: Int = 0, in turn: inout Turn) {
         self.settle()  // The account decides by what it knows, and the turn's end is too late.
-        guard self.phase == .open, !self.hasLeftUnits, pauses < LinkChannel.pausesInLongUnits,
+        guard self.phase == .open, !self.hasDeferredUnits, pauses < LinkChannel.pausesInLongUnits,
             let time = self.hot.charge.account?.pauseInLongUnits, pauses > 0 || self.beginYielding()
         else { return pauses > 0 ? self.resumeAfterYielding(in: &turn) : () }
         self.yieldTimer = self.loop.pause(for: time) { self.readSlowly(after: pauses + 1, in: &$0) }
@@ -238,23 +238,23 @@ extension Link {
     // MARK: Left units
 
     /// Whether the receiver may defer units: the connection exists, and continues.
-    package var mayLeaveUnits: Bool {
+    package var mayDeferUnits: Bool {
         self.hot.phase == .open && !self.hot.reading.inputIsClosed && !self.hot.reading.isLast
     }
 
     /// Whether the receiver has deferred units.
-    package var hasLeftUnits: Bool { self.hot.reading.hasLeft }
+    package var hasDeferredUnits: Bool { self.hot.reading.hasLeft }
 
     /// Defers units, which stay in the language, since a few compressed bytes may expand to many. Until the receiver
-    /// takes them, by ``takeLeftUnits(in:)``, nothing more is read.
-    package func leaveUnits() {
+    /// takes them, by ``takeDeferredUnits(in:)``, nothing more is read.
+    package func deferUnits() {
         guard !self.hot.reading.hasLeft else { return }
         self.hot.reading.hasLeft = true
         self.setAutoRead(false)
     }
 
     /// Offers the receiver the units that it has deferred.
-    package func takeLeftUnits(in turn: inout Turn) {
+    package func takeDeferredUnits(in turn: inout Turn) {
         guard self.hot.reading.hasLeft, self.hot.phase != .ended else { return }
         self.hot.reading.hasLeft = false
         self.offerWhatIsHere(in: &turn)
@@ -274,7 +274,7 @@ extension Link {
         guard self.hot.reading.hasLeft || self.hot.reading.isYielding else { return }
         self.hot.reading.isLast = true
         self.resumeAfterYielding(in: &turn)
-        self.takeLeftUnits(in: &turn)
+        self.takeDeferredUnits(in: &turn)
     }
 
     // MARK: Holding

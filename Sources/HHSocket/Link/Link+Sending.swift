@@ -158,7 +158,7 @@ extension Link: TurnLink {
         self.hot.unitsBegun = 0
         // Writing may lead back here, to ``channelWritabilityChanged(context:)``.
         while let bytes = self.hot.out.bytes.popFirst() {
-            self.write(self.hot.leaving(bytes), context)
+            self.write(self.hot.bodyForChannel(bytes), context)
         }
     }
 

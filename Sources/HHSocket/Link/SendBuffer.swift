@@ -94,7 +94,7 @@ package struct SendBuffer<Language: LinkLanguage> {
 
     /// A waiting unit is sent or taken away.
     @inline(__always)
-    private mutating func leaves(_ unit: Language.Unit, cost: Int) {
+    private mutating func noLongerWaits(_ unit: Language.Unit, cost: Int) {
         self.waitingUnitBytes -= cost
         guard self.shared.bytes > 0 else { return }
         let payload = Language.payload(of: unit)
@@ -129,7 +129,7 @@ package struct SendBuffer<Language: LinkLanguage> {
         if self.mayInterrupt, let priority = self.waiting.firstPriority,
             case .unit(let unit, let cost)? = self.waiting.popFirst()
         {
-            self.leaves(unit, cost: cost)
+            self.noLongerWaits(unit, cost: cost)
             return .unit(unit, priority)
         }
         if let current = self.current.take() {
@@ -140,7 +140,7 @@ package struct SendBuffer<Language: LinkLanguage> {
         guard let priority = self.waiting.firstPriority, let next = self.waiting.popFirst() else { return .nothing }
         switch next {
         case .unit(let unit, let cost):
-            self.leaves(unit, cost: cost)
+            self.noLongerWaits(unit, cost: cost)
             return .unit(unit, priority)
         case .outgoing(let outgoing, let cost):
             self.waitingUnitBytes -= cost - outgoing.sent
@@ -185,7 +185,7 @@ package struct SendBuffer<Language: LinkLanguage> {
         while let priority = self.waiting.firstPriority, let next = self.waiting.popFirst() {
             if case .unit(let unit, let cost) = next {
                 units.append((unit, priority))
-                self.leaves(unit, cost: cost)
+                self.noLongerWaits(unit, cost: cost)
             } else {
                 others.append((next, priority))
             }

@@ -63,7 +63,7 @@ package struct WaitingLine<Element> {
     }
 
     /// Removes the cost of an element that no longer waits; its place is a stub from now on.
-    package mutating func leave(cost: Int, where isStub: (Element) -> Bool) {
+    package mutating func makeStub(cost: Int, where isStub: (Element) -> Bool) {
         self.removedOne(cost: cost)
         self.dropStubs(where: isStub)
     }

@@ -80,7 +80,7 @@ struct PinnedBytes: Sendable {
     /// - Parameters:
     ///   - isSlow: Whether the channel has bytes that the peer has not taken.
     ///   - bytesSent: The number of bytes that the link has sent before this body.
-    mutating func leaving(_ body: ByteBuffer, isSlow: Bool, bytesSent: Int) -> ByteBuffer {
+    mutating func bodyForChannel(_ body: ByteBuffer, isSlow: Bool, bytesSent: Int) -> ByteBuffer {
         guard body.isSmallSlice else { return body }
         let identity = body.storageIdentity
         let end = bytesSent + body.readableBytes

@@ -71,12 +71,12 @@ extension Link {
     ///
     /// - Parameter isFull: Whether there is no room.
     /// - Returns: False if there is nothing to defer, or no later turn.
-    package func leaveRest<Message>(of delivery: MessageDelivery<Message>, isFull: Bool) -> Bool {
-        guard self.mayLeaveUnits, self.unfinishedBytes > 0 else { return false }
-        self.leaveUnits()
+    package func deferRest<Message>(of delivery: MessageDelivery<Message>, isFull: Bool) -> Bool {
+        guard self.mayDeferUnits, self.unfinishedBytes > 0 else { return false }
+        self.deferUnits()
         let (loop, bound) = (self.loop, NIOLoopBound(self, eventLoop: self.loop.eventLoop))
         let resume: @Sendable () -> Void = {
-            loop.submit { bound.value.takeLeftUnits(in: &$0) }
+            loop.submit { bound.value.takeDeferredUnits(in: &$0) }
         }
         switch delivery {
         case .inbox(let inbox) where isFull: inbox.whenRoom(resume)

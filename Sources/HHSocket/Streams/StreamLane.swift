@@ -176,7 +176,7 @@ struct StreamLane: Sendable {
         guard length == self.nextLength else { return self.takePiece(length) }
         let payload = self.payloads.removeFirst()
         self.detachedCount = max(0, self.detachedCount - 1)
-        if payload.kind == .item { self.leaves(length, rest: 0) }
+        if payload.kind == .item { self.noteSent(length, rest: 0) }
         return Part(
             frame: Frame(type: payload.type, serial: self.serial, status: payload.status, payload: payload.bytes),
             kind: payload.kind,
@@ -189,7 +189,7 @@ struct StreamLane: Sendable {
         guard let bytes = self.payloads[0].bytes.readSlice(length: length) else { return nil }
         self.payloads[0].hasBegun = true
         let (type, status, kind) = (self.payloads[0].type, self.payloads[0].status, self.payloads[0].kind)
-        if kind == .item { self.leaves(length, rest: self.nextLength) }
+        if kind == .item { self.noteSent(length, rest: self.nextLength) }
         return Part(
             frame: Frame(type: type | FrameType.continuesFlag, serial: self.serial, status: status, payload: bytes),
             kind: kind,
@@ -199,7 +199,7 @@ struct StreamLane: Sendable {
     }
 
     /// Records that a frame of an item is sent, of which `rest` bytes remain.
-    private mutating func leaves(_ length: Int, rest: Int) {
+    private mutating func noteSent(_ length: Int, rest: Int) {
         self.window.send(StreamFrames.cost(length))
         let restCost = rest > 0 ? StreamFrames.wholeCost(rest) : 0
         self.itemCost -= StreamFrames.wholeCost(length + rest) - restCost
@@ -246,7 +246,7 @@ struct LaneLine: Sendable {
     }
 
     /// Records that a place has become a stub.
-    mutating func leave(_ lanes: borrowing SlotTable<StreamLane>) {
+    mutating func makeStub(_ lanes: borrowing SlotTable<StreamLane>) {
         self.stubs += 1
         guard self.stubs > 32, self.stubs > self.queue.count / 2 else { return }
         self.queue.removeAll { lanes[$0.lane]?.ticket != $0.ticket }

@@ -111,7 +111,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
     @discardableResult
     mutating func close(_ key: SlotKey) -> LanePayload.Kind? {
         let begun = self.clear(key)
-        self.leaveLine(key)
+        self.removeFromLine(key)
         let hasCredit = self.lanes[key]?.isInCreditLine ?? false
         let waits = self.lanes[key]?.sender == .waitsForRoom
         self.remove(key)
@@ -126,7 +126,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
     /// - Returns: The kind of the payload that was sent partly.
     mutating func silence(_ key: SlotKey) -> LanePayload.Kind? {
         let begun = self.clear(key)
-        self.leaveLine(key)
+        self.removeFromLine(key)
         self.lookForRoom()
         return begun
     }
@@ -282,7 +282,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
         let former = self.lanes.with(key) { $0.window.grant(credit) ? $0.place : nil }
         guard let place = former ?? nil else { return false }
         if place == .stream || place == .whole {
-            self.leaveLine(key)
+            self.removeFromLine(key)
             self.enterLine(key)
         } else {
             self.updateClaim(key)
@@ -345,7 +345,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
     }
 
     /// Removes a lane from its queue before its turn.
-    private mutating func leaveLine(_ key: SlotKey) {
+    private mutating func removeFromLine(_ key: SlotKey) {
         let former = self.lanes.with(key) { lane in
             defer { (lane.ticket, lane.place) = (0, .none) }
             return lane.place
@@ -353,8 +353,8 @@ package struct StreamScheduler: ~Copyable, Sendable {
         guard let former else { return }
         switch former {
         case .none, .stream: break
-        case .free: self.freeLine.leave(self.lanes)
-        case .item: self.itemLine.leave(self.lanes)
+        case .free: self.freeLine.makeStub(self.lanes)
+        case .item: self.itemLine.makeStub(self.lanes)
         case .whole:
             if self.wanting.isCrowded(owners: self.lanes.count) { Self.sweep(&self.wanting, self.lanes) }
         }
@@ -399,15 +399,15 @@ package struct StreamScheduler: ~Copyable, Sendable {
         if let control = self.nextControl() { return control }
         Self.dropStubs(&self.freeLine, &self.lanes)
         Self.dropStubs(&self.itemLine, &self.lanes)
-        var mayItemsLeave = true
-        while mayItemsLeave, let entry = self.itemLine.first, self.isItemsTurn(entry) {
+        var maySendItems = true
+        while maySendItems, let entry = self.itemLine.first, self.isItemsTurn(entry) {
             let lane = entry.lane
             let connection = self.connection
             switch self.lanes.with(lane, { $0.cut(connection) }) ?? .waitForStream {
             case .send(let length): return self.depart(lane, length: length, .item)
             case .waitForStream: self.setAside(lane, .stream)
             case .waitForWhole: self.setAside(lane, .whole)
-            case .waitForConnection: mayItemsLeave = false
+            case .waitForConnection: maySendItems = false
             }
             Self.dropStubs(&self.itemLine, &self.lanes)
         }

@@ -437,7 +437,7 @@ struct SharedCallMachine {
                 message: "the call of type \(waiter.asking.request.type) was cancelled",
                 delivery: self.delivery(of: waiter)
             )
-            self.leave(caller, because: error, at: now, into: &actions)
+            self.giveUp(caller, because: error, at: now, into: &actions)
         }
     }
 
@@ -456,7 +456,7 @@ struct SharedCallMachine {
                 self.alarms.insert(due, alarm.key)
                 continue
             }
-            self.leave(alarm.key, because: self.timedOut(waiter), at: now, into: &actions)
+            self.giveUp(alarm.key, because: self.timedOut(waiter), at: now, into: &actions)
         }
     }
 
@@ -487,7 +487,7 @@ struct SharedCallMachine {
     }
 
     /// Completes a caller before its answer has arrived. Cancels its call if no other caller waits for it.
-    private mutating func leave(
+    private mutating func giveUp(
         _ caller: Caller,
         because error: SocketError,
         at now: APIClock.Moment,

@@ -315,7 +315,7 @@ final class CallFlight: @unchecked Sendable {
     // MARK: Sizes and times
 
     /// Records that the request's first bytes are being sent.
-    func leaves(at time: NIODeadline) { self.current.record.sent = .init(time) }
+    func sendingBegan(at time: NIODeadline) { self.current.record.sent = .init(time) }
 
     /// Records that `payloadBytes` of the payload have been sent. Returns whether those are all.
     fileprivate func sent(payloadBytes: Int, in turn: inout Turn) -> Bool {

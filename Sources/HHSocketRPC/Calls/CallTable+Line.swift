@@ -48,8 +48,8 @@ extension CallTable where Call: ~Copyable {
         }
 
         /// Removes a call of this size, which no longer waits: its place is a stub from now on.
-        mutating func leave(bytes: Int, in calls: borrowing SlotTable<Entry>) {
-            self.places.leave(cost: bytes) { Self.isStub($0, calls) }
+        mutating func makeStub(bytes: Int, in calls: borrowing SlotTable<Entry>) {
+            self.places.makeStub(cost: bytes) { Self.isStub($0, calls) }
         }
 
         /// Removes all places, which must be stubs.

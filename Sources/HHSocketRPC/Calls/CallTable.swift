@@ -342,7 +342,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
             return Reception(self.serials.received(unawaited: serial, isFinal: isFinal))
         }
         guard self.calls[index].connection == connection,
-            let attempt = self.end(index, leavesTombstone: !isFinal)
+            let attempt = self.end(index, keepsTombstone: !isFinal)
         else { return .unknown }
         return .answer(attempt)
     }
@@ -373,7 +373,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
 
     /// Ends the unanswered attempt of a call, which stays in the table.
     mutating func endAttempt(_ key: DispatchKey) -> Attempt? {
-        self.contains(key) ? self.end(key.index, leavesTombstone: true) : nil
+        self.contains(key) ? self.end(key.index, keepsTombstone: true) : nil
     }
 
     /// Removes a call, which completes it, and ends its attempt in progress.
@@ -516,7 +516,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
     private mutating func endAll(where predicate: (borrowing Entry) -> Bool) -> [Attempt] {
         var attempts: [Attempt] = []
         for key in self.calls.keys(where: predicate) {
-            if let attempt = self.end(key.index, leavesTombstone: false) { attempts.append(attempt) }
+            if let attempt = self.end(key.index, keepsTombstone: false) { attempts.append(attempt) }
         }
         return attempts
     }
@@ -605,15 +605,15 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
     }
 
     /// Ends the attempt of a call, which becomes idle.
-    private mutating func end(_ index: UInt32, leavesTombstone: Bool) -> Attempt? {
+    private mutating func end(_ index: UInt32, keepsTombstone: Bool) -> Attempt? {
         guard let attempt = self.attempt(at: index) else { return nil }
         self.calls[index].end()
         if attempt.phase == .waiting {
-            self.waiting.leave(bytes: self.calls[index].bytes, in: self.calls)
+            self.waiting.makeStub(bytes: self.calls[index].bytes, in: self.calls)
             self.calls[index].bytes = 0
         }
         guard let serial = attempt.serial else { return attempt }
-        if leavesTombstone, attempt.phase == .sent { self.serials.bury(serial) } else { self.serials.remove(serial) }
+        if keepsTombstone, attempt.phase == .sent { self.serials.bury(serial) } else { self.serials.remove(serial) }
         self.hasLeft(attempt.connection)
         return attempt
     }

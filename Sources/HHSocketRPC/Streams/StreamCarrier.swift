@@ -189,10 +189,10 @@ final class StreamCarrier: @unchecked Sendable {
     }
 
     /// A stream that may be in the line has ended.
-    private func leave(_ call: StreamCall) {
+    private func removeFromLine(_ call: StreamCall) {
         guard call.flight.isInLine else { return }
         call.isQueued(false)
-        self.line.leave(cost: 0) { $0.isStub }
+        self.line.makeStub(cost: 0) { $0.isStub }
     }
 }
 
@@ -408,7 +408,7 @@ extension StreamCarrier: CallCarrier {
     func completes(_ flight: CallFlight) {
         guard let call = flight.task.flatMap({ self.runs.removeValue(forKey: $0.taskIdentifier) })?.call else { return }
         flight.addSent(call.flight.sentBytes)
-        self.leave(call)
+        self.removeFromLine(call)
     }
 }
 

@@ -325,7 +325,7 @@ public final class SocketTask: Sendable {
 
     /// Sets a task in this state running, with all bytes of its body sent. False, without effect, if it is in another
     /// state or its progress is observed.
-    func leaves(from state: State) -> Bool {
+    func startSentWhole(from state: State) -> Bool {
         self.word.compareExchange(
             expected: TaskWord(state),
             desired: TaskWord(.running, isSentWhole: true),

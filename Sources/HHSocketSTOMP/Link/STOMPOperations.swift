@@ -116,7 +116,7 @@ final class STOMPOperations: @unchecked Sendable {
 
     /// A frame has been handed to the system, or cannot be.
     func left(_ operation: STOMPOperation, _ result: Result<Void, SocketError>) {
-        operation.leave()
+        operation.markSent()
         if case .success = result, operation.receipt != nil { return }
         self.complete(operation, result)
     }

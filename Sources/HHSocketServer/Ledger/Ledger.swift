@@ -204,17 +204,17 @@ final class Ledger: Sendable {
     /// not close its side, or a handler that does not return, must not have others closed in their place.
     private func evict() {
         let target = self.share(Self.evictionShare.end)
-        var leaving: [LedgerAccount] = []
+        var condemned: [LedgerAccount] = []
         for _ in 0..<Self.maximumRounds {
             let held = self.bytes
             guard held > target, !self.isOver.load(ordering: .relaxed) else { return }
-            let excess = held - target - leaving.reduce(0) { $0 + $1.bytes }
+            let excess = held - target - condemned.reduce(0) { $0 + $1.bytes }
             if excess > 0 {
                 let victims = self.victims(toFree: excess)
                 // No connection can release anything: handlers of closed connections hold the memory.
-                guard !victims.isEmpty || !leaving.isEmpty else { return }
+                guard !victims.isEmpty || !condemned.isEmpty else { return }
                 for account in victims { account.condemn() }
-                leaving += victims
+                condemned += victims
             }
             Thread.sleep(forTimeInterval: Self.evictionInterval)
         }

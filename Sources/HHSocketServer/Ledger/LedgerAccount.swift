@@ -73,7 +73,7 @@ final class LedgerAccount: LinkAccount, Sendable {
         for principal in [state.address, state.identity] {
             guard let principal else { continue }
             principal.add(-self.passed)
-            self.ledger.principals.leave(principal)
+            self.ledger.principals.release(principal)
         }
         self.numbers.release()
     }
@@ -209,7 +209,7 @@ final class LedgerAccount: LinkAccount, Sendable {
             new?.add(self.passed)
             return old
         }
-        if let old { self.ledger.principals.leave(old) }
+        if let old { self.ledger.principals.release(old) }
     }
 
     /// The time by which the client is judged.

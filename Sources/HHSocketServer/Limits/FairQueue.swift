@@ -64,7 +64,7 @@ struct FairQueue<Element> {
         self.lines[owner]?.count -= 1
         guard self.lines[owner]?.count == 0 else { return }
         self.lines[owner] = nil
-        self.turns.leave(owner)
+        self.turns.remove(owner)
     }
 }
 

@@ -45,7 +45,7 @@ struct OwnerTurns: Sendable {
     }
 
     /// Removes an owner.
-    mutating func leave(_ owner: UInt64) {
+    mutating func remove(_ owner: UInt64) {
         self.numbers[owner] = nil
         // Otherwise owners that come and go would leave turns behind without a bound.
         guard self.turns.count > 2 * self.numbers.count + 16 else { return }

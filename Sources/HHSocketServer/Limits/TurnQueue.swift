@@ -55,7 +55,7 @@ struct TurnQueue<Element> {
         self.count -= 1
         guard self.lines[principal]?.count == 0 else { return }
         self.lines[principal] = nil
-        self.turns.leave(principal)
+        self.turns.remove(principal)
     }
 }
 

@@ -50,10 +50,10 @@ struct Acceptor: Sendable {
         guard peer != nil || proxies.isEmpty || self.settings.endpoint.unixPath != nil else {
             throw ChannelError.ioOnClosedChannel
         }
-        let place = ConnectionPlace(in: self.parts.books.quota)
+        let place = ConnectionSlot(in: self.parts.books.quota)
         let connection = ServerPeer(on: channel, loop, parts: self.parts, listener: self.settings)
         channel.closeFuture.assumeIsolated().whenComplete { _ in
-            place.leave()
+            place.release()
             connection.channelClosed()
         }
         let arrival = Arrival(
@@ -170,7 +170,7 @@ struct Acceptor: Sendable {
     private func refusal(
         of channel: any Channel,
         on loop: ServerLoop,
-        for place: ConnectionPlace,
+        for place: ConnectionSlot,
         address: ClientAddress?
     ) throws -> GoAway? {
         let reason: String

@@ -56,7 +56,7 @@ struct HandshakeQueue<Element> {
     }
 
     /// A handshake has ended, or a waiting connection has gone.
-    mutating func leave(_ number: Number) {
+    mutating func remove(_ number: Number) {
         guard let waiting = self.waiting.removeValue(forKey: number) else {
             self.counting.remove(number)
             return

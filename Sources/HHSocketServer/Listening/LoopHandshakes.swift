@@ -50,8 +50,8 @@ final class LoopHandshakes: Sendable {
     }
 
     /// A handshake has ended, or a waiting connection has gone.
-    func leave(_ number: UInt64) {
-        self.state.value.queue.leave(number)
+    func remove(_ number: UInt64) {
+        self.state.value.queue.remove(number)
         self.beginNext()
     }
 

@@ -113,7 +113,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     /// The client carries its frames over no WebSocket.
     private func stepAside(_ context: ChannelHandlerContext, with data: NIOAny? = nil) {
         self.state = .done
-        self.peer.leaveStage()
+        self.peer.endStage()
         if self.frames == nil {
             do {
                 try self.arrival.admit()
@@ -276,7 +276,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
             try self.peer.add(frames.link, to: operations, position: .after(carriage))
             self.loop.socketLoop.enter { self.peer.begin(in: &$0) }
         } else {
-            self.peer.leaveStage()
+            self.peer.endStage()
         }
         carriage.send(self.held)
         self.end(context)
@@ -294,7 +294,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         let operations = context.pipeline.syncOperations
         if let frames = self.frames {
             // It has sent nothing, and another peer begins on its channel.
-            self.peer.leave(frames.link, operations)
+            self.peer.detach(frames.link, operations)
             self.peer = ServerPeer(on: context.channel, self.loop, parts: self.parts, listener: self.peer.listener)
             self.hold = Hold(.memory(0), of: self.peer.account)
             self.peer.arrived(from: self.arrival.address, refusal: nil)

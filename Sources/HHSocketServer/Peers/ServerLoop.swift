@@ -92,7 +92,7 @@ final class ServerLoop: Sendable {
             // Each connection gets one before the next.
             guard self.peers.value.broadcasts.count == 1 else { return }
             let isOver = self.socketLoop.turnIsOver(turn)
-            if isOver { self.leaveBroadcasts(in: &turn) } else { self.broadcast(in: &turn) }
+            if isOver { self.deferBroadcasts(in: &turn) } else { self.broadcast(in: &turn) }
         }
         if !isSubmitted { promise.succeed(0) }
         return promise.futureResult
@@ -115,10 +115,10 @@ final class ServerLoop: Sendable {
             }
             guard !self.socketLoop.turnIsOver(turn) else { break }
         }
-        if !self.peers.value.broadcasts.isEmpty { self.leaveBroadcasts(in: &turn) }
+        if !self.peers.value.broadcasts.isEmpty { self.deferBroadcasts(in: &turn) }
     }
 
-    private func leaveBroadcasts(in turn: inout Turn) {
+    private func deferBroadcasts(in turn: inout Turn) {
         self.socketLoop.afterOtherChannels(in: &turn) { self.broadcast(in: &$0) }
     }
 

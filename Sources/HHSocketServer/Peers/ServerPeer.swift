@@ -116,7 +116,7 @@ final class ServerPeer: LinkHost {
 
     /// Gives the stage another time, from now on.
     func limit(to time: TimeAmount, otherwise expired: @escaping () -> Void) {
-        self.leaveStage()
+        self.endStage()
         let stage = self.stageCount
         self.loop.socketLoop.enter { turn in
             guard self.stageCount == stage, self.phase != .ended else { return }
@@ -128,7 +128,7 @@ final class ServerPeer: LinkHost {
     }
 
     /// Ends the time limit of a stage: what follows has its own.
-    func leaveStage() {
+    func endStage() {
         self.stageCount += 1
         if let timer = self.timer.take() { self.loop.socketLoop.removeTimer(timer) }
     }
@@ -185,7 +185,7 @@ final class ServerPeer: LinkHost {
     }
 
     /// Detaches from a channel on which another peer begins: a WebSocket of messages, on a port for both.
-    func leave<Language>(_ link: Link<Language>, _ operations: ChannelPipeline.SynchronousOperations) {
+    func detach<Language>(_ link: Link<Language>, _ operations: ChannelPipeline.SynchronousOperations) {
         self.ends(.upgraded)
         self.end()
         operations.removeHandler(link, promise: nil)
@@ -216,7 +216,7 @@ final class ServerPeer: LinkHost {
     func begin(_ decision: Decision? = nil, in turn: inout Turn) {
         guard self.phase == .arriving, let session = self.session, let link = self.link, let context = link.context
         else { return }
-        self.leaveStage()
+        self.endStage()
         // Accepted during the server's shutdown, by a loop that had no other connection, or after all connections were
         // closed and before the listener was: that client would be asked to leave, and might stay forever.
         guard self.loop.mayBegin else { return self.kill() }
@@ -390,7 +390,7 @@ final class ServerPeer: LinkHost {
         guard self.phase != .ended else { return }
         let wasOpen = self.phase == .open
         self.phase = .ended
-        self.leaveStage()
+        self.endStage()
         self.loop.remove(self, wasOpen: wasOpen)
         if wasOpen { self.log("a connection has ended", at: .debug) }
         self.session?.ended(self.closeReason ?? .connectionLost)

@@ -335,7 +335,7 @@ final class FrameSession: LinkReceiver {
     ) {
         // The buffer in which a large body arrived is charged to the link until the link has checked again.
         if admission.isAsynchronous, arrival.length >= LinkChannel.longUnitBytes { self.link.settleNow() }
-        var place: RequestPlace?
+        var place: RequestSlot?
         let refusal = self.refusal(of: admission, for: arrival, at: route, &place, now: turn.now)
         if !arrival.hasHandler {
             self.counts.count(.unknownTypes)
@@ -368,7 +368,7 @@ final class FrameSession: LinkReceiver {
         of admission: Machine.Admission,
         for arrival: borrowing ReceivedRequest,
         at route: Router.Route,
-        _ place: inout RequestPlace?,
+        _ place: inout RequestSlot?,
         now: NIODeadline
     ) -> RequestGate.Refusal? {
         guard let session = self.hot.serverContext?.session else { return .inFlight }
@@ -385,8 +385,8 @@ final class FrameSession: LinkReceiver {
         }
         if refusal != nil || !admission.isAsynchronous { return refusal }
         guard self.peer.account.hasRoom(for: arrival.length) else { return .bytes }
-        do throws(RequestPlace.Refusal) {
-            place = try RequestPlace(self.rules.limits, of: self.peer.account, rules: route.rules, session: session)
+        do throws(RequestSlot.Refusal) {
+            place = try RequestSlot(self.rules.limits, of: self.peer.account, rules: route.rules, session: session)
             return nil
         } catch {
             return error
@@ -402,7 +402,7 @@ final class FrameSession: LinkReceiver {
     private func start(
         _ handling: Router.Route.Handling,
         for arrival: consuming ReceivedRequest,
-        in place: RequestPlace,
+        in place: RequestSlot,
         cost: RequestCost,
         run: UInt64,
         now: NIODeadline

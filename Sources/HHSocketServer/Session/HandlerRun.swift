@@ -26,7 +26,7 @@ struct HandlerRun: Sendable {
     let load: LedgerAccount
     let parts: ServerParts
     let counters: LoopCounters
-    let place: RequestPlace
+    let place: RequestSlot
     /// The stream that the request has opened.
     let exchange: StreamExchange?
 
@@ -43,7 +43,7 @@ struct HandlerRun: Sendable {
         cost: RequestCost,
         agreement: Agreement?,
         peer: ServerPeer,
-        place: RequestPlace,
+        place: RequestSlot,
         exchange: StreamExchange?
     ) {
         switch handling {
@@ -104,7 +104,7 @@ struct HandlerRun: Sendable {
             answer = self.sealed(answer, kept.metadata)
         }
         // The client decides how long a stream lasts.
-        self.place.leave(begun: begun, tellsOfTime: isRun && !Task.isCancelled && self.exchange == nil)
+        self.place.release(begun: begun, tellsOfTime: isRun && !Task.isCancelled && self.exchange == nil)
         let held = answer.payload.storageCapacity
         let answerCost = held > ConnectionCost.freeAnswer ? held : 0
         if answerCost > 0 { self.load.held(answerCost) }

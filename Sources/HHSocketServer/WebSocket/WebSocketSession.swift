@@ -157,7 +157,7 @@ extension WebSocketSession: PeerSession {
             pieceBytes: nil,
             isBusy: false,
             mayListen: true,
-            isHeldByUs: self.inbox.isFull || self.link.hasLeftUnits,
+            isHeldByUs: self.inbox.isFull || self.link.hasDeferredUnits,
             isHeldByPeer: false,
             // The link refuses more than may wait.
             waitingBytes: 0,

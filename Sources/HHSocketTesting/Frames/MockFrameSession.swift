@@ -33,9 +33,9 @@ final class MockFrameSession: MockSession<FrameWire> {
         self.parts?.wire.closeFrames.append(.init(connection: self.number, content: content))
     }
 
-    override func leave() {
+    override func handleEnd() {
         self.untilCancelled = [:]
-        super.leave()
+        super.handleEnd()
     }
 
     override func waitForCancel(_ request: Received, _ rest: Steps) {

@@ -51,7 +51,7 @@ class MockLine: ChannelInboundHandler {
     func resumeReading() {}
 
     /// Handles the end of the connection.
-    func leave() {}
+    func handleEnd() {}
 
     // MARK: The connection's life
 
@@ -82,7 +82,7 @@ class MockLine: ChannelInboundHandler {
         self.end()
         self.context = nil
         self.outbox = []
-        self.leave()
+        self.handleEnd()
         self.port?.remove(number: self.number)
         self.port = nil
     }

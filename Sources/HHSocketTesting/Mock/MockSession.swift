@@ -82,7 +82,7 @@ class MockSession<Wire: MockWire>: MockLine, MockPerformer {
     /// Decodes nothing more.
     final func fail() { self.hasFailed = true }
 
-    override func leave() {
+    override func handleEnd() {
         self.webSocket = nil
         self.server = nil
     }

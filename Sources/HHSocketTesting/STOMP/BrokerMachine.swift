@@ -164,7 +164,7 @@ package struct BrokerMachine: Sendable {
 
     /// A connection has ended: its transactions are aborted, and its messages wait for others.
     package mutating func ended(_ connection: Int) -> [Action] {
-        self.leave(connection)
+        self.removePeer(connection)
         return self.takeActions()
     }
 
@@ -226,10 +226,10 @@ package struct BrokerMachine: Sendable {
 
     private mutating func end(_ connection: Int) {
         self.actions.append(.close(connection))
-        self.leave(connection)
+        self.removePeer(connection)
     }
 
-    private mutating func leave(_ connection: Int) {
+    private mutating func removePeer(_ connection: Int) {
         guard var peer = self.peers.removeValue(forKey: connection) else { return }
         for subscription in peer.subscriptions {
             self.removeConsumer(Consumer(connection: connection, subscription: subscription.number), subscription)

@@ -27,9 +27,9 @@ final class MockSTOMPSession: MockSession<STOMPWire> {
         self.parts?.wire.violations.append(.init(connection: self.number, text: text))
     }
 
-    override func leave() {
+    override func handleEnd() {
         let parts = self.parts
-        super.leave()
+        super.handleEnd()
         parts?.wire.remove(number: self.number)
     }
 

@@ -100,7 +100,7 @@ extension AsyncSequence where Self: Sendable, Element: Sendable, Failure == Neve
         link.disconnect()
     }
 
-    @Test func lineWithTheDelimiterDoesNotLeave() async throws {
+    @Test func lineWithTheDelimiterIsNotSent() async throws {
         let server = try await LineServer(delimiter: .crlf)
         let link = LineLinks.link(to: server.endpoint) { $0.delimiter = .crlf }
         link.connect()

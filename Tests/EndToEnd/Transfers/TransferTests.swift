@@ -290,7 +290,7 @@ import Testing
         return min(one.progress.completed, other.progress.completed)
     }
 
-    @Test func severalTransfersShareTheLinkAndLeaveCallsAlone() async throws {
+    @Test func severalTransfersShareTheLinkAndDoNotAffectCalls() async throws {
         try await TransferHouse.with { house in
             let size = 16 << 20
             let sources = try (0..<4).map { try house.file("source\($0)", size, seed: UInt64($0)) }

@@ -118,7 +118,7 @@ import Testing
         #expect(world.texts.last == "network fresh")
     }
 
-    @Test func aRefreshThatFailsIsCountedAndLeavesWhatIsKept() {
+    @Test func aRefreshThatFailsIsCountedAndChangesNothing() {
         var world = CacheWorld()
         world.ask(1)
         world.answer("old")
@@ -272,7 +272,7 @@ import Testing
         #expect(world.machine.statistics.misses == 1_000)
     }
 
-    @Test func cancellingOneCallerLeavesTheOthers() {
+    @Test func cancellingOneCallerSparesTheOthers() {
         var world = CacheWorld()
         let callers = (1...3).map { world.ask($0, world.asking()) }
         world.cancel(callers[0])
@@ -334,7 +334,7 @@ import Testing
         #expect(world.texts.last == "cache(age: 0.0 seconds) hello")
     }
 
-    @Test func cancellingAManagerLeavesThoseOfOthers() {
+    @Test func cancellingAManagerSparesThoseOfOthers() {
         var world = CacheWorld()
         world.ask(1, world.asking(), manager: 1)
         world.ask(2, world.asking(CacheWorld.request("8")), manager: 1)
@@ -412,7 +412,7 @@ import Testing
         #expect(world.machine.lookupCount == 0)
     }
 
-    @Test func callersThatHaveGoneLeaveNoAlarms() {
+    @Test func callersThatHaveGoneHaveNoAlarms() {
         var world = CacheWorld()
         for number in 1...1_000 {
             let caller = world.ask(number, world.asking())
@@ -470,7 +470,7 @@ import Testing
         #expect(world.kept.values.map(\.response.string) == ["the new user's"])
     }
 
-    @Test func clearingATypeLeavesOthers() {
+    @Test func clearingATypeSparesOthers() {
         var world = CacheWorld()
         let other = CacheWorld.request(type: 102)
         world.ask(1)
@@ -485,7 +485,7 @@ import Testing
         #expect(Set(world.kept.values.map(\.response.string)) == ["two", "four"])
     }
 
-    @Test func clearingAManagersAnswersLeavesThoseOfOthers() {
+    @Test func clearingAManagersAnswersSparesThoseOfOthers() {
         var world = CacheWorld()
         world.ask(1, world.asking(owner: "a"))
         world.answer("a's")

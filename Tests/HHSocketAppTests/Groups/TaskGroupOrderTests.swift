@@ -10,7 +10,7 @@ import Testing
 
 /// The events of a group, which are tried in every order.
 private enum Step: CaseIterable {
-    case resume, cancel, add, addEnded, addFailing, leaveFirst, leaveLast, release
+    case resume, cancel, add, addEnded, addFailing, endFirst, endLast, release
 }
 
 /// The required behaviour, as simple as possible.
@@ -62,10 +62,10 @@ private struct GroupModel {
                 if step == .addFailing { self.failed.append(member) }
                 self.completeIfDone()
             }
-        case .leaveFirst where !self.open.isEmpty:
+        case .endFirst where !self.open.isEmpty:
             self.open.removeFirst()
             self.completeIfDone()
-        case .leaveLast where !self.open.isEmpty:
+        case .endLast where !self.open.isEmpty:
             self.open.removeLast()
             self.completeIfDone()
         case .release:
@@ -144,7 +144,7 @@ private final class FakeMember: SocketTaskGroupMember {
         }
         var released = false
         for (index, step) in history.enumerated() {
-            let leaving = step == .leaveFirst ? model.open.first : model.open.last
+            let ending = step == .endFirst ? model.open.first : model.open.last
             model.run(step)
             switch step {
             case .resume: group?.resume()
@@ -152,8 +152,8 @@ private final class FakeMember: SocketTaskGroupMember {
             case .add where !released: add(nil, endsAtOnce: false)
             case .addEnded where !released: add(nil, endsAtOnce: true)
             case .addFailing where !released: add(Broken(), endsAtOnce: true)
-            case .leaveFirst, .leaveLast:
-                guard let leaving, let end = ends.removeValue(forKey: leaving) else { break }
+            case .endFirst, .endLast:
+                guard let ending, let end = ends.removeValue(forKey: ending) else { break }
                 end(nil)
                 // The second call has no effect.
                 end(Broken())
@@ -191,7 +191,7 @@ private final class FakeMember: SocketTaskGroupMember {
         return nil
     }
 
-    @Test func everyOrderOfStepsCompletesOnceAfterTheLastAndLeavesNothing() {
+    @Test func everyOrderOfStepsCompletesOnceAfterTheLastAndKeepsNothing() {
         var count = 0
         for length in 1...5 {
             self.forEveryHistory(ofLength: length) { history in

@@ -197,7 +197,7 @@ import Testing
 
     // MARK: Cancelling
 
-    @Test func cancellingOneByIdentifierLeavesTheOthers() async throws {
+    @Test func cancellingOneByIdentifierSparesTheOthers() async throws {
         let gate = Gate()
         let manager = self.manager(
             MockTransport { request in
@@ -298,7 +298,7 @@ import Testing
         #expect(try await [isHit(one, "1"), isHit(other, "2")] == [false, false])
     }
 
-    @Test func aLogoutDuringACallLeavesNothingOfTheOldUserInTheCache() async throws {
+    @Test func aLogoutDuringACallKeepsNothingOfTheOldUserInTheCache() async throws {
         let gate = Gate()
         let manager = self.manager(
             MockTransport { request in

@@ -291,7 +291,7 @@ import Testing
         #expect(server.acceptedCount == 2)
     }
 
-    @Test func readerThatLeavesEndsItQuietly() async throws {
+    @Test func readerThatGoesEndsItQuietly() async throws {
         try await withServe { address, _ in
             let script = """
                 "\(Command.hhsocket.path)" call \(address) --type 1000 --body xxxxxxxxxx --repeat 1000000 --in-flight 100 \

@@ -314,7 +314,7 @@ extension HostileClient {
     // MARK: Answers and hello
 
     @Test(arguments: [([], [51, 50]), (["--answers-in-order"], [50, 51])] as [([String], [UInt32])])
-    func answersLeaveInOrderIfAskedTo(arguments: [String], serials: [UInt32]) async throws {
+    func answersAreSentInOrderIfAskedTo(arguments: [String], serials: [UInt32]) async throws {
         try await self.withClient(arguments) { client, _, _ in
             await client.perform(.glued(.request(1001, serial: 50, "300"), .request(1000, serial: 51)))
             let answers = try await client.responses(2)

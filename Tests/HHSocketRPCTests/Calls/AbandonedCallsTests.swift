@@ -165,7 +165,7 @@ private struct PassThrough: SocketInterceptor {
         #expect(completions.current == threads * each)
     }
 
-    @Test func clientsReleasedInMidCallLeaveNothing() async throws {
+    @Test func clientsReleasedInMidCallKeepNothing() async throws {
         let server = try await self.faultyServer()
         let completions = Watched(0)
         let rounds = max(10, Self.calls / 1_000)

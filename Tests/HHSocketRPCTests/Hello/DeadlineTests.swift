@@ -75,7 +75,7 @@ import Testing
         self.connection.invalidate()
     }
 
-    @Test func aDeadlineThatHasPassedFailsAtOnceAndNothingLeaves() {
+    @Test func aDeadlineThatHasPassedFailsAtOnceAndNothingIsSent() {
         self.connection.becomeReady()
         for ago in [0, 1_000_000_000] as [Int64] {
             let task = self.start(deadline: self.connection.time - .nanoseconds(ago))

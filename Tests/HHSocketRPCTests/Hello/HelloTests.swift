@@ -40,7 +40,7 @@ import Testing
 
     // MARK: What is said
 
-    @Test func helloLeavesFirstThenTheGatesFramesThenCalls() async throws {
+    @Test func helloIsSentFirstThenTheGatesFramesThenCalls() async throws {
         let server = try await MockServer(.echo)
         server.acceptHello()
         let client = SocketClient.connecting(to: server.endpoint) {

@@ -23,7 +23,7 @@ struct ModelClient {
         /// The number of times that a call is sent again after a 504.
         var resends = 3
         /// Whether such calls wait before the calls that were never sent.
-        var resendsLeaveFirst = true
+        var resendsGoFirst = true
         /// Whether an interceptor is notified that its call has ended.
         var stopsInterceptors = true
     }
@@ -203,7 +203,7 @@ struct ModelClient {
     mutating func cancel(_ index: Int) {
         guard self.calls[index].phase != .completed else { return }
         self.calls[index].isCancelled = true
-        let wasSent = self.leave(index)
+        let wasSent = self.endAttempt(index)
         self.complete(index, .cancelled, wasSent ? .sentUnknown : .notSent)
     }
 
@@ -233,8 +233,8 @@ struct ModelClient {
 
     private mutating func wait(_ index: Int) {
         let call = self.calls[index]
-        let isLeaving = if case .goingAway = self.link { true } else { false }
-        let isPatient = !self.isClosed && (call.plan.isPatient || call.retries > 0 || isLeaving)
+        let isGoingAway = if case .goingAway = self.link { true } else { false }
+        let isPatient = !self.isClosed && (call.plan.isPatient || call.retries > 0 || isGoingAway)
         guard isPatient || self.link == .connecting else {
             self.ended(index, .notConnected, .notSent)
             self.pull()
@@ -271,10 +271,10 @@ struct ModelClient {
             self.calls[index].phase = .suspended
             return self.ended(index, .frameTooLarge, .notSent)
         }
-        if self.isPeerReading { self.leaves(index) }
+        if self.isPeerReading { self.noteSent(index) }
     }
 
-    private mutating func leaves(_ index: Int) {
+    private mutating func noteSent(_ index: Int) {
         guard case .queued(let serial, let connection, _) = self.calls[index].phase else { return }
         self.calls[index].phase = .sent(serial, on: connection)
         self.calls[index].firstResponse = self.calls[index].plan.firstResponse.map { self.now + $0 }
@@ -299,7 +299,7 @@ struct ModelClient {
     /// Ends the call's attempt without an answer, and notifies the server if it may know the call.
     ///
     /// - Returns: Whether the request was sent.
-    private mutating func leave(_ index: Int) -> Bool {
+    private mutating func endAttempt(_ index: Int) -> Bool {
         guard case .sent(let serial, let connection) = self.calls[index].phase else { return false }
         self.bury(serial)
         self.tellServer(serial, connection)
@@ -443,7 +443,7 @@ struct ModelClient {
     /// Handles a 504: the server of this connection is about to end, and has not run the call.
     private mutating func isSentAgain(_ index: Int, _ connection: Int) -> Bool {
         guard !self.isClosed else { return false }
-        self.leaveServer(of: connection)
+        self.switchServer(of: connection)
         guard self.calls[index].resends < self.limits.resends, self.link != .ready(connection) else { return false }
         self.resent += 1
         self.calls[index].resends += 1
@@ -457,7 +457,7 @@ struct ModelClient {
         return true
     }
 
-    private mutating func leaveServer(of connection: Int) {
+    private mutating func switchServer(of connection: Int) {
         guard self.link == .ready(connection) else { return }
         self.link = .goingAway(connection)
         var queued: [(index: Int, place: Int)] = []
@@ -478,14 +478,14 @@ struct ModelClient {
         guard self.goneAway != connection else { return }
         self.goneAway = connection
         if isMalformed { self.malformedGoAways += 1 }
-        self.leaveServer(of: connection)
+        self.switchServer(of: connection)
     }
 
     mutating func deferReconnect() {
-        let isLeaving = if case .goingAway = self.link { true } else { false }
-        guard isLeaving || self.link == .connecting else { return }
+        let isGoingAway = if case .goingAway = self.link { true } else { false }
+        guard isGoingAway || self.link == .connecting else { return }
         self.isReconnectDeferred = true
-        if isLeaving && self.inFlightCount > 0 || !self.waiting.isEmpty { self.pull() }
+        if isGoingAway && self.inFlightCount > 0 || !self.waiting.isEmpty { self.pull() }
     }
 
     mutating func answerBegins(_ serial: UInt32) {
@@ -505,7 +505,7 @@ struct ModelClient {
                 }
             }
             queued.sort { ($0.priority, -$0.place) > ($1.priority, -$1.place) }
-            for entry in queued { self.leaves(entry.index) }
+            for entry in queued { self.noteSent(entry.index) }
         }
         self.queuedCancels = []
     }
@@ -542,7 +542,7 @@ struct ModelClient {
     }
 
     private func isAhead(_ index: Int) -> Int {
-        self.calls[index].isReturning && self.limits.resendsLeaveFirst ? 1 : 0
+        self.calls[index].isReturning && self.limits.resendsGoFirst ? 1 : 0
     }
 
     /// - Parameter order: The order in which calls end, since the retry budget may not suffice for all.
@@ -608,7 +608,7 @@ struct ModelClient {
             if call.deadline <= due {
                 var connection: Int?
                 if case .sent(_, let on) = call.phase { connection = on }
-                let wasSent = self.leave(index)
+                let wasSent = self.endAttempt(index)
                 if let connection {
                     self.suspicions += 1
                     self.judge(true, on: connection)
@@ -618,7 +618,7 @@ struct ModelClient {
                 self.calls[index].phase = .suspended
                 self.attempt(index)
             } else if case .sent(_, let connection) = call.phase {
-                _ = self.leave(index)
+                _ = self.endAttempt(index)
                 self.suspicions += 1
                 self.judge(true, on: connection)
                 self.calls[index].phase = .suspended

@@ -191,7 +191,7 @@ import Testing
         try await self.expectAnswered(client)
     }
 
-    @Test func releasedClientClosesItsConnectionAndLeavesNothing() async throws {
+    @Test func releasedClientClosesItsConnectionAndKeepsNothing() async throws {
         let server = try await self.server()
         let host = WeakReference<ClientHost>()
         let loop = WeakEventLoop()

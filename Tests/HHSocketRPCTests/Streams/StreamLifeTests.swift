@@ -67,7 +67,7 @@ import Testing
 
     // MARK: Leaving a server
 
-    @Test func streamsRunOnWithAServerThatTheClientLeavesAndAreTold() async throws {
+    @Test func streamsContinueWithAServerThatTheClientSwitchesFromAndAreNotified() async throws {
         let (peer, other) = (try await Peer(), try await Peer())
         let (stream, serial) = try await peer.open()
         let told = Gate()

@@ -105,7 +105,7 @@ import Testing
         withExtendedLifetime(first) {}
     }
 
-    @Test func aStreamThatIsCancelledInTheLineLeavesIt() async throws {
+    @Test func aStreamThatIsCancelledInTheLineIsRemovedFromIt() async throws {
         let peer = try await Peer(maximumStreams: 1) { $0.maximumWaiting = 1 }
         let (first, serial) = try await peer.open()
         let second = Task { try await peer.client.stream(for: SocketRequest(type: Peer.type)) }

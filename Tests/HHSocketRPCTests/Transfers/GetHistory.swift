@@ -164,7 +164,7 @@ struct GetHistory {
         case .discard: self.local = Local()
         case .finish: self.finish()
         case .abandon: self.attempt += 1
-        case .leave:
+        case .replaceConnection:
             (self.deadUntil, self.returns) = (self.now, self.now)
             self.after(self.now + .milliseconds(1), .connectionChanged)
         case .prove, .tell: break

@@ -17,7 +17,7 @@ extension GetMachine.Action {
         case .discard: "discard"
         case .finish: "finish"
         case .abandon: "abandon"
-        case .leave: "leave"
+        case .replaceConnection: "replace"
         case .prove: "prove"
         case .tell(let progress): "tell \(progress.completed)/\(progress.total)"
         case .end(.success, _): "end"
@@ -204,7 +204,7 @@ extension GetMachine.Action {
         while texts.isEmpty, let deadline = machine.nextDeadline {
             texts = machine.timePassed(now: deadline).map(\.text)
         }
-        #expect(texts == ["abandon", "leave"])
+        #expect(texts == ["abandon", "replace"])
         #expect(machine.connectionChanged(now: self.now).map(\.text) == ["open"])
     }
 }

@@ -201,7 +201,7 @@ struct PutHistory {
         case .send(let piece): self.send(piece)
         case .finish: self.toStore(.finished(attempt: self.attempt))
         case .abandon: self.abandon()
-        case .leave:
+        case .replaceConnection:
             self.begin(anew: self.now)
             self.soon(.connectionChanged)
         case .prove, .tell: break

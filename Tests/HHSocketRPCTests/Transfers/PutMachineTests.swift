@@ -17,7 +17,7 @@ extension PutMachine.Action {
         case .send(let piece): "send \(piece.offset)+\(piece.length)"
         case .finish: "finish"
         case .abandon: "abandon"
-        case .leave: "leave"
+        case .replaceConnection: "replace"
         case .prove: "prove"
         case .rehash: "rehash"
         case .tell(let progress): "tell \(progress.completed)/\(progress.total)"
@@ -173,7 +173,7 @@ extension TransferFile {
             now = now + .seconds(1)
             texts += machine.timePassed(now: now).map(\.text)
         }
-        #expect(texts == ["abandon", "leave"])
+        #expect(texts == ["abandon", "replace"])
     }
 
     @Test func aReportOfAllThatWasSentIsASignOfLife() {
@@ -423,7 +423,7 @@ extension TransferFile {
         while let deadline = machine.nextDeadline {
             now = max(now, deadline)
             var actions = machine.timePassed(now: now)
-            if actions.contains(where: { $0.text == "leave" }) { actions += machine.connectionChanged(now: now) }
+            if actions.contains(where: { $0.text == "replace" }) { actions += machine.connectionChanged(now: now) }
             guard actions.contains(where: { $0.text == "open" }) else { continue }
             openings += 1
             machine.opened(now: now)

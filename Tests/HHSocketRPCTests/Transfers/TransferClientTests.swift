@@ -257,7 +257,7 @@ import Testing
         #expect(self.names == ["copy"])
     }
 
-    @Test func aMissingFileLeavesNothingBehind() async throws {
+    @Test func aMissingFileKeepsNothing() async throws {
         let error = try await self.error(of: self.transfers().get(self.id("f"), to: self.folder.file("copy")))
         #expect(error.code == .notFound)
         #expect(self.names == [])

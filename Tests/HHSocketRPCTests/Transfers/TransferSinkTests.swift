@@ -223,7 +223,7 @@ import Testing
     }
 
     @Test(arguments: [FaultyFiles.Call.write, .synchronize, .rename, .truncate, .names, .lock, .statusAtPath, .read])
-    func noFailureLeavesAFileOpenOrHarmsTheOldOne(_ call: FaultyFiles.Call) throws {
+    func noFailureKeepsAFileOpenOrHarmsTheOldOne(_ call: FaultyFiles.Call) throws {
         _ = try self.folder.write("old", to: "copy")
         let before = self.sink()
         _ = try self.prepare(before)

@@ -141,7 +141,7 @@ final class Inbox: STOMPClientDelegate {
         reading.cancel()
     }
 
-    @Test func invoiceAndParcelLeaveTogether() async throws {
+    @Test func invoiceAndParcelAreSentTogether() async throws {
         let broker = try await MockBroker()
         try await broker.publish("order 7", to: "/queue/orders")
         let client = STOMPClient(configuration: try .init(url: broker.url))

@@ -78,7 +78,7 @@ final class STOMPWorld: @unchecked Sendable {
     var isWanted = false
     var isInBackground = false
     /// Whether the client leaves the connection by itself, and sends no more heart-beats.
-    var isLeaving = false
+    var isDisconnecting = false
     var agreement: STOMPAgreement?
     var sent: [Sent] = []
     var senders: [Int: Task<Void, Never>] = [:]
@@ -277,7 +277,7 @@ final class STOMPWorld: @unchecked Sendable {
         case .closed:
             if self.agreement == nil { self.fail("closed, and not opened before") }
             self.agreement = nil
-            self.isLeaving = false
+            self.isDisconnecting = false
         case .unclaimed(let message):
             // The message was in transit when its subscription ended.
             if !self.subscribed.contains(where: { !$0.isLive }) { self.fail("\(message) belongs to nobody") }

@@ -63,7 +63,7 @@ import Testing
     }
 
     /// For example when clients send hello and disconnect, while no authentication returns.
-    @Test func abandonedAuthenticationLeavesNothingBehind() {
+    @Test func abandonedAuthenticationKeepsNothing() {
         var line = AuthenticationLine(maximumRunning: 1, maximumWaiting: 10)
         _ = line.arrive(from: nil)
         let stays = Self.ticket(line.arrive(from: Self.origin(1)))

@@ -131,7 +131,7 @@ private func makeRouter() -> Router {
         }
     }
 
-    @Test func clientWaitingForAuthenticationMayLeave() async throws {
+    @Test func clientWaitingForAuthenticationMayDisconnect() async throws {
         let release = Gate()
         var configuration = SocketServer.Configuration()
         configuration.hello.maximumConcurrentAuthentications = 1

@@ -359,7 +359,7 @@ private func withGreeter(
         }
     }
 
-    @Test func aFirstThatWasCancelledLeavesItsPlaceToTheNext() async throws {
+    @Test func aFirstThatWasCancelledIsReplacedByTheNext() async throws {
         let counter = Watched(0)
         let started = Gate()
         var router = Router()

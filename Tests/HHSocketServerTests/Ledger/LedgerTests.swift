@@ -197,7 +197,7 @@ import Testing
             accounts[0].held(-100_000)
         }
         #expect((ledger.bytes, ledger.connectionBytes, key.bytes) == (8_192, 8_192, 8_192) || ledger.bytes == 0)
-        ledger.principals.leave(key)
+        ledger.principals.release(key)
         ledger.end()
     }
 

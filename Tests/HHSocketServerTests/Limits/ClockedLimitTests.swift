@@ -365,7 +365,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(order.answer(3, "c") == ["c"])
     }
 
-    @Test func anyOrderOfAnswersLeavesInOrder() {
+    @Test func anyOrderOfAnswersIsSentInOrder() {
         var generator = SystemRandomNumberGenerator()
         for _ in 0..<200 {
             var order = AnswerOrder<UInt64>()

@@ -45,7 +45,7 @@ import Testing
         #expect(popAll() == ["b2"])
     }
 
-    @Test mutating func addingAndWithdrawingInTurnLeavesNothingBehind() {
+    @Test mutating func addingAndWithdrawingInTurnKeepsNothing() {
         queue.append("first", of: 1)
         for _ in 0..<10_000 {
             let number = queue.append("next", of: 1)

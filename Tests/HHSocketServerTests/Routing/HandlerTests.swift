@@ -348,7 +348,7 @@ private enum Room: ServerSessionKey {
         }
     }
 
-    @Test func oneListenerThatCannotBindLeavesNoneBehind() async throws {
+    @Test func oneListenerThatCannotBindEndsAll() async throws {
         try await withServer(.init(), Router()) { other in
             let taken = try #require(other.address)
             let server = SocketServer(

@@ -10,7 +10,7 @@ import Testing
 
 /// Payloads in pieces that belong to no stream.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ServerPiecesTests {
-    @Test func longAnswersLeaveInPiecesAndShortOnesPassBetween() async throws {
+    @Test func longAnswersAreSentInPiecesAndShortOnesPassBetween() async throws {
         try await withStreams { client, server in
             await client.client.perform(.stopReading)
             await client.client.perform(
@@ -60,7 +60,7 @@ import Testing
         }
     }
 
-    @Test func pushesLeaveInPiecesAndInOrder() async throws {
+    @Test func pushesAreSentInPiecesAndInOrder() async throws {
         try await withStreams { client, server in
             _ = await server.push(type: 300, body: ByteBuffer(repeating: 1, count: 200_000))
             _ = await server.push(type: 300, body: ByteBuffer(repeating: 2, count: 10))

@@ -101,7 +101,7 @@ import Testing
         #expect(self.recorder.bytes == Array(repeating: 1, count: 100_000) + Array(repeating: 2, count: 50_000))
     }
 
-    @Test func randomWritesAllLeaveInOrder() {
+    @Test func randomWritesAreAllSentInOrder() {
         var random = SeededGenerator(seed: 7)
         var expected: [UInt8] = []
         for step in 0..<scaled(500) {

@@ -214,7 +214,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     @Test func aPutContinuesWhereItStopped() async throws {
         let bytes = content(10_000)
-        try await self.store.leave("a", bytes, after: 4_000)
+        try await self.store.interruptPut("a", bytes, after: 4_000)
         try await self.files.areClosed()
         #expect(try await self.store.find("a") == nil)
         #expect(try await self.store.put("a", bytes) == 4_000)
@@ -224,7 +224,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     @Test func aPutContinuesAfterARestart() async throws {
         let bytes = content(10_000)
-        try await self.store.leave("a", bytes, after: 4_000)
+        try await self.store.interruptPut("a", bytes, after: 4_000)
         #expect(try await self.reopened().put("a", bytes) == 4_000)
         #expect(try await self.store.get("a") == bytes)
         try await self.expectNothingBut(["a"])
@@ -232,7 +232,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     @Test func theHashOfWhatIsThereIsMadeWhileMoreComes() async throws {
         let bytes = content(24 << 20)
-        try await self.store.leave("a", bytes, after: 20 << 20)
+        try await self.store.interruptPut("a", bytes, after: 20 << 20)
         let store = try self.reopened()
         let unfinished = try await store.beginUnfinished(TransferPut("a", bytes)).writer
         #expect(unfinished.offset == 20 << 20)
@@ -248,7 +248,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         // Both with the hash in memory and without.
         for store in [self.store, nil] {
             let store = try store ?? self.reopened()
-            try await store.leave("a", bytes, after: 4_000)
+            try await store.interruptPut("a", bytes, after: 4_000)
             var damaged = try #require(self.files.contents(of: name, in: "+unfinished"))
             damaged[100] ^= 1
             self.files.place(name, damaged, in: "+unfinished")
@@ -262,7 +262,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     @Test func contentThatIsTooLongIsDiscarded() async throws {
         let bytes = content(10_000)
-        try await self.store.leave("a", bytes, after: 4_000)
+        try await self.store.interruptPut("a", bytes, after: 4_000)
         let name = FolderNames.content("a", TransferFile(of: bytes).sha256)
         self.files.place(name, content(10_001), in: "+unfinished")
         #expect(try await self.reopened().put("a", bytes) == 0)
@@ -271,7 +271,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     @Test func contentThatIsShorterContinuesFromThere() async throws {
         let bytes = content(10_000)
-        try await self.store.leave("a", bytes, after: 4_000)
+        try await self.store.interruptPut("a", bytes, after: 4_000)
         let name = FolderNames.content("a", TransferFile(of: bytes).sha256)
         self.files.place(name, Array(bytes.prefix(1_234)), in: "+unfinished")
         #expect(try await self.store.put("a", bytes) == 1_234)
@@ -281,7 +281,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
     @Test func damagedRecordsAreDiscarded() async throws {
         let bytes = content(10_000)
         for damage in 0..<4 {
-            try await self.store.leave("a", bytes, after: 4_000)
+            try await self.store.interruptPut("a", bytes, after: 4_000)
             var record = try #require(self.files.contents(of: FolderNames.record("a"), in: "+unfinished"))
             switch damage {
             case 0: record[20] ^= 1
@@ -300,8 +300,8 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     @Test func recordsAndContentWithoutEachOtherAreDiscarded() async throws {
         let bytes = content(10_000)
-        try await self.store.leave("a", bytes, after: 4_000)
-        try await self.store.leave("b", bytes, after: 4_000)
+        try await self.store.interruptPut("a", bytes, after: 4_000)
+        try await self.store.interruptPut("b", bytes, after: 4_000)
         self.files.delete(FolderNames.record("a"), in: "+unfinished")
         self.files.delete(FolderNames.content("b", TransferFile(of: bytes).sha256), in: "+unfinished")
         self.files.place(FolderNames.temporary("c"), [1, 2], in: "+unfinished")
@@ -371,8 +371,8 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     @Test func supersededWritersAreKnownAfterARestart() async throws {
         let bytes = content(10_000)
-        try await self.store.leave("a", bytes, after: 4_000, writer: 1)
-        try await self.store.leave("a", bytes, after: 5_000, writer: 2)
+        try await self.store.interruptPut("a", bytes, after: 4_000, writer: 1)
+        try await self.store.interruptPut("a", bytes, after: 5_000, writer: 2)
         let store = try self.reopened()
         await expectFailure(.superseded) { try await store.put("a", bytes, writer: 1) }
         await expectFailure(.superseded) { try await store.put("a", content(3), writer: 1) }
@@ -398,7 +398,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     @Test func aSourceThatChangesBeginsAgain() async throws {
         let (old, new) = (content(10_000, seed: 1), content(10_000, seed: 2))
-        try await self.store.leave("a", old, after: 4_000)
+        try await self.store.interruptPut("a", old, after: 4_000)
         let second = try await self.store.beginUnfinished(TransferPut("a", new))
         #expect(second.isChanged && second.writer.offset == 0)
         try await second.writer.append(new, from: 0)
@@ -410,7 +410,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     @Test func aWriterDiscardsItsFileAndNoOthers() async throws {
         let bytes = content(10_000)
-        try await self.store.leave("a", bytes, after: 4_000, writer: 5)
+        try await self.store.interruptPut("a", bytes, after: 4_000, writer: 5)
         #expect(try await !self.store.discard("a", writer: 6))
         #expect(try await self.store.discard("a", writer: 5))
         #expect(try await !self.store.discard("a", writer: 5))
@@ -468,7 +468,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     // MARK: What is announced and not sent
 
-    @Test func announcedContentThatNeverArrivesLeavesNothing() async throws {
+    @Test func announcedContentThatNeverArrivesKeepsNothing() async throws {
         let unfinished = try await self.store.beginUnfinished(TransferPut("a", content(1_000))).writer
         #expect(self.files.names(in: "+unfinished").count == 2)
         await unfinished.close()
@@ -476,16 +476,16 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
     }
 
     @Test func filesExpire() async throws {
-        try await self.store.leave("a", content(1_000), after: 10)
-        try await self.store.leave("b", content(1_000), after: 10)
+        try await self.store.interruptPut("a", content(1_000), after: 10)
+        try await self.store.interruptPut("b", content(1_000), after: 10)
         self.files.advance(by: .seconds(6 * 86_400))
-        try await self.store.leave("b", content(1_000), after: 20)
+        try await self.store.interruptPut("b", content(1_000), after: 20)
         self.files.advance(by: .seconds(86_401))
         await self.store.sweep()
         #expect(Set(self.files.names(in: "+unfinished").map { $0.prefix(1) }) == ["b"])
         // Also when another writer begins, and at the next start.
         self.files.advance(by: .seconds(8 * 86_400))
-        try await self.store.leave("c", content(1_000), after: 10)
+        try await self.store.interruptPut("c", content(1_000), after: 10)
         #expect(Set(self.files.names(in: "+unfinished").map { $0.prefix(1) }) == ["c"])
         self.files.advance(by: .seconds(8 * 86_400))
         _ = try self.reopened()
@@ -506,8 +506,8 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         var limits = TransferLimits()
         limits.maximumFilesPerIdentity = 2
         let store = try self.reopened(limits)
-        try await store.leave("a", content(1_000), after: 10)
-        try await store.leave("b", content(1_000), after: 10)
+        try await store.interruptPut("a", content(1_000), after: 10)
+        try await store.interruptPut("b", content(1_000), after: 10)
         let again = try self.reopened(limits)
         await expectFailure(.quota) { try await again.put("c", content(1_000)) }
         try await again.put("c", content(1_000), owner: "somebody else")
@@ -553,7 +553,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     @Test func idsThatDifferInCaseFromOneThatIsBeingSentAreRefused() async throws {
         self.files.set { $0.ignoresCase = true }
-        try await self.store.leave("aB", content(100), after: 10)
+        try await self.store.interruptPut("aB", content(100), after: 10)
         for store in [self.store, try self.reopened()] {
             await expectFailure(.invalidID) { try await store.put("ab", content(20)) }
         }

@@ -131,7 +131,7 @@ import Testing
         #expect(item.body == body && item.pieces == 4)
     }
 
-    @Test func itemsAndAnswersLeaveInPieces() async throws {
+    @Test func itemsAndAnswersAreSentInPieces() async throws {
         let (server, client) = try await self.connect()
         server.on(
             Self.type,

@@ -141,7 +141,7 @@ import Testing
         #expect(broker.say(0, "SEND destination:/queue/a|x").isEmpty)
     }
 
-    @Test func errorHasTheReceiptThatWasAskedForAndMayLeaveTheConnectionOpen() {
+    @Test func errorHasTheReceiptThatWasAskedForAndMayKeepTheConnectionOpen() {
         var broker = BrokerScript { $0.closesAfterErrors = false }
         broker.connect(0)
         #expect(broker.say(0, "SEND destination:a receipt:7|x") == ["0 ERROR: unknown destination, receipt 7"])

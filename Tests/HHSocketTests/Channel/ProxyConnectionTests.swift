@@ -258,7 +258,7 @@ import Testing
         #expect(error.message.contains(": the proxy: \(host) has no address"), "\(error.message)")
     }
 
-    @Test(arguments: kinds) func attemptThatIsGivenUpLeavesTheProxy(kind: Proxy.Kind) async throws {
+    @Test(arguments: kinds) func attemptThatIsGivenUpDisconnectsFromTheProxy(kind: Proxy.Kind) async throws {
         let proxy = try await TestProxy(kind) { $0.answer = .silence }
         let socket = Socket(
             configuration: self.configuration(Endpoint(host: "db.invalid", port: 7_000), proxy.proxy())

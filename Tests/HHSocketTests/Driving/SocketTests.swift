@@ -182,7 +182,7 @@ import Testing
         }
     }
 
-    @Test func socketLeavesAServerThatGoesAwayWithoutALookAtWhatItSays() async throws {
+    @Test func socketSwitchesFromAServerThatGoesAwayWithoutReadingWhatItSays() async throws {
         let servers = [try await MockServer(.echo), try await MockServer(.echo)]
         let socket = Socket(configuration: self.configuration(servers[0].endpoint, servers[1].endpoint))
         let events = socket.events

@@ -82,7 +82,7 @@ import Testing
         #expect(now == self.at(10 + 3 * Int64(misses + 1)))
     }
 
-    @Test func clockStandsStillWhileOurBytesCannotLeave() {
+    @Test func clockStandsStillWhileOurBytesCannotBeSent() {
         var monitor = self.monitor()
         #expect(monitor.tick(now: self.at(10)) == .ping)
         monitor.writeIsBlocked(now: self.at(13))
@@ -181,7 +181,7 @@ import Testing
         #expect(monitor.probe(now: self.at(16), misses: 0) == .peerIsDead(silentFor: .seconds(16)))
     }
 
-    @Test func silenceOfAPeerThatShouldPingStandsStillWhileOurBytesCannotLeave() {
+    @Test func silenceOfAPeerThatShouldPingStandsStillWhileOurBytesCannotBeSent() {
         var monitor = self.monitor(canPing: false)
         monitor.writeIsBlocked(now: self.at(15))
         #expect(monitor.tick(now: self.at(16)) == nil)

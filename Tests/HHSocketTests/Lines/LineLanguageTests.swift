@@ -47,7 +47,7 @@ import Testing
         #expect(decoder.bufferedBytes == 0)
     }
 
-    @Test(arguments: [0, 1, 65_536, 65_537, 200_000]) func lineLeavesWholeWithItsDelimiter(length: Int) throws {
+    @Test(arguments: [0, 1, 65_536, 65_537, 200_000]) func lineIsSentWholeWithItsDelimiter(length: Int) throws {
         var (language, out) = (LineLanguage(delimiter: .crlf), SendBytes())
         let payload = ByteBuffer(bytes: (0..<length).map { UInt8(truncatingIfNeeded: $0) | 0x40 })
         #expect(language.cost(of: LineUnit(payload)) == length + 2)

@@ -108,7 +108,7 @@ import Testing
     }
 
     /// ``SendBufferTests`` covers the order, which here depends on the kernels' buffers.
-    @Test func largeBlobsThatLeaveInPartsArriveWhole() async throws {
+    @Test func largeBlobsThatAreSentInPartsArriveWhole() async throws {
         let server = try await NoteServer.start()
         try await self.withClient([server.endpoint]) { client in
             try await self.connect(client, to: server)

@@ -84,7 +84,7 @@ import Testing
         #expect(self.buffer.sharedBytes == 0)
     }
 
-    @Test mutating func unitLeavesAtOnceWhereNothingWaits() {
+    @Test mutating func unitIsSentAtOnceWhereNothingWaits() {
         #expect(self.append(.text("one"), isOpen: true) == .sent)
         #expect(self.buffer.isEmpty)
         #expect(self.buffer.bytes.count == 9)
@@ -138,7 +138,7 @@ import Testing
         #expect(self.buffer.bytes.count == 0)
     }
 
-    @Test func largeBuffersLeaveInOrderAlsoIfOthersAreAddedWhileTheyAreTaken() {
+    @Test func largeBuffersAreSentInOrderAlsoIfOthersAreAddedWhileTheyAreTaken() {
         var bytes = SendBytes()
         var parts: [String] = []
         for number in 1...3 { bytes.append(ByteBuffer(string: "\(number)")) }
@@ -151,7 +151,7 @@ import Testing
     }
 
     /// Large buffers are passed on unchanged, between the gathered bytes.
-    @Test func bytesLeaveInTheOrderInWhichTheyWereGiven() {
+    @Test func bytesAreSentInTheOrderInWhichTheyWereGiven() {
         var bytes = SendBytes()
         bytes.gathered.writeString("a")
         let large = ByteBuffer(string: "large")

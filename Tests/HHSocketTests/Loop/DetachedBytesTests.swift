@@ -30,7 +30,7 @@ import Testing
     @Test func bodiesForAPeerThatReadsAreNotCopied() throws {
         var pinned = PinnedBytes()
         let slice = try self.slice(20_000)
-        let left = pinned.leaving(slice, isSlow: false, bytesSent: 0)
+        let left = pinned.bodyForChannel(slice, isSlow: false, bytesSent: 0)
         #expect(left.storageCapacity == 256 << 10)
         #expect(pinned.bytes == 256 << 10)
         pinned.taken(19_999)
@@ -39,7 +39,7 @@ import Testing
         #expect(pinned.bytes == 0)
         // Their own memory is not pinned.
         let own = ByteBuffer(repeating: 1, count: 20_000)
-        let leftOwn = pinned.leaving(own, isSlow: true, bytesSent: 20_000)
+        let leftOwn = pinned.bodyForChannel(own, isSlow: true, bytesSent: 20_000)
         #expect(leftOwn.storageCapacity == own.storageCapacity)
         #expect(pinned.bytes == 0)
     }
@@ -47,7 +47,7 @@ import Testing
     @Test func bodiesForASlowPeerAreCopied() throws {
         var pinned = PinnedBytes()
         for number in 0..<100 {
-            let left = pinned.leaving(try self.slice(20_000), isSlow: true, bytesSent: number * 20_000)
+            let left = pinned.bodyForChannel(try self.slice(20_000), isSlow: true, bytesSent: number * 20_000)
             #expect(left.storageCapacity <= 40_000)
         }
         #expect(pinned.bytes == 0)
@@ -59,7 +59,7 @@ import Testing
         let read = ByteBuffer(repeating: 7, count: 256 << 10)
         for index in 0..<3 {
             let slice = try self.slice(64 << 10, at: index * (64 << 10), of: read)
-            let left = pinned.leaving(slice, isSlow: true, bytesSent: index * (64 << 10))
+            let left = pinned.bodyForChannel(slice, isSlow: true, bytesSent: index * (64 << 10))
             #expect(left.storageCapacity == read.storageCapacity)
         }
         #expect(pinned.bytes == read.storageCapacity)
@@ -87,13 +87,13 @@ import Testing
         let (body, length) = (ByteBuffer(repeating: 7, count: 16 << 20), 64 << 10)
         for index in 0..<64 {
             let slice = try self.slice(length, at: index * length, of: body)
-            let left = pinned.leaving(slice, isSlow: true, bytesSent: index * length)
+            let left = pinned.bodyForChannel(slice, isSlow: true, bytesSent: index * length)
             // They are not copied: the body is there as long as any of them waits.
             #expect(left.storageCapacity == body.storageCapacity)
         }
         #expect(pinned.bytes == body.storageCapacity)
         let other = try self.slice(20_000)
-        _ = pinned.leaving(other, isSlow: false, bytesSent: 64 * length)
+        _ = pinned.bodyForChannel(other, isSlow: false, bytesSent: 64 * length)
         #expect(pinned.bytes == body.storageCapacity + 256 << 10)
         pinned.taken(64 * length)
         #expect(pinned.bytes == 256 << 10)

@@ -133,7 +133,7 @@ import Testing
         try await sleeper.value
     }
 
-    @Test func cancelledSleepLeavesNoAlarm() async throws {
+    @Test func cancelledSleepHasNoAlarm() async throws {
         let time = self.time
         let sleeper = Task { try await SocketTime(time).sleep(for: .seconds(60)) }
         try await eventually("the alarm") { time.untilNextAlarm != nil }

@@ -152,7 +152,7 @@ import Testing
         #expect(scheduler.takeUnblocked() == [streams[0]])
     }
 
-    @Test func manyThatComeAndGoLeaveNothing() {
+    @Test func manyThatComeAndGoKeepNothing() {
         var scheduler = self.scheduler(100)
         let first = scheduler.open(nil, serial: 49, priority: .default, window: 1_000)
         scheduler.append(self.item(84), to: first)

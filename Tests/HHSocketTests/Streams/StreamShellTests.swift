@@ -32,7 +32,7 @@ import Testing
         #expect(world.shell.count == 0)
     }
 
-    @Test func itemsAreSentOnceTheOpeningHasBegunToLeave() throws {
+    @Test func itemsAreSentOnceTheSendingOfTheOpeningHasBegun() throws {
         let world = try ClientWorld()
         world.turn { turn in
             let (party, id) = world.enter(1, "one")

@@ -95,7 +95,7 @@ import Testing
         arguments: [
             (.takesBytesOfNoFrame, "has taken 3 bytes and returned no frame"),
             (.inventsFrames, "without taking any bytes"),
-            (.leavesItsBytes, "without taking any bytes"),
+            (.keepsItsBytes, "without taking any bytes"),
             (.writesToTheBytes, "has changed the bytes"),
         ] as [(FaultyCodec.Fault, String)],
         uses
@@ -225,7 +225,7 @@ import Testing
     @Test(
         arguments: [
             (.writesNothing, "written nothing"), (.refusesEverything, "it is broken"),
-            (.leavesItsBytes, "without taking"),
+            (.keepsItsBytes, "without taking"),
             (.writesAnotherSerial, "decoded as frame type 0 serial 1"), (.waitsForEver, "the beginning of a frame"),
             (.writesNoStatus, "a server's ping (frame type 0 serial 5 status 0 0 B) is encoded, but then decoded as"),
         ] as [(FaultyCodec.Fault, String)]

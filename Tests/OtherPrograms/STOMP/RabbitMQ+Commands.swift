@@ -86,7 +86,7 @@ extension RabbitMQTests {
             #expect(objects[2]["body"] as? String == "in")
         }
 
-        @Test(arguments: ["client", "client-individual"]) func countLeavesTheRest(ack: String) async throws {
+        @Test(arguments: ["client", "client-individual"]) func countKeepsTheRest(ack: String) async throws {
             let queue = TestQueue()
             let client = try await RabbitMQ.shared.client()
             try await client.sendAll(["1", "2", "3", "4", "5"], to: queue.destination)

@@ -39,7 +39,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         /// Abandon the stream, if there is one. Its events are no longer reported.
         case abandon
         /// Replace the connection; report ``connectionChanged(now:)``.
-        case leave
+        case replaceConnection
         /// The connection counts as having been ready.
         case prove
         /// Report the progress.
@@ -283,9 +283,9 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         case nil: return []
         case .attempt: return [.abandon] + self.open()
         case .stalled: return self.end(self.attempts.stalledError(self.what), keeps: true)
-        case .leave:
+        case .replaceConnection:
             self.phase = .waiting
-            return [.abandon, .leave]
+            return [.abandon, .replaceConnection]
         }
     }
 

@@ -54,7 +54,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         /// Abandon the stream, if there is one. Its events are no longer reported.
         case abandon
         /// Replace the connection; report ``connectionChanged(now:)``.
-        case leave
+        case replaceConnection
         /// The connection counts as having been ready.
         case prove
         /// Hash the source again; report ``rehashed(_:now:)``.
@@ -425,9 +425,9 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         case nil: return []
         case .attempt: return [.abandon] + self.open()
         case .stalled: return self.end(.failure(self.attempts.stalledError(self.what)))
-        case .leave:
+        case .replaceConnection:
             self.phase = .waiting
-            return [.abandon, .leave]
+            return [.abandon, .replaceConnection]
         }
     }
 

@@ -25,7 +25,7 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
         /// Until the next attempt.
         case waiting(until: NIODeadline)
         /// The connection is being replaced.
-        case leaving
+        case replacing
     }
 
     /// The step that is due.
@@ -33,7 +33,7 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
         /// Open a stream.
         case attempt
         /// Replace the connection.
-        case leave
+        case replaceConnection
         /// The transfer has stalled.
         case stalled
     }
@@ -82,12 +82,12 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
         case .idle: return nil
         case .opening: deadline = self.stalls
         case .waiting(let until): deadline = min(self.stalls, until)
-        case .open, .leaving: deadline = min(self.stalls, self.leaves)
+        case .open, .replacing: deadline = min(self.stalls, self.replaces)
         }
         return min(deadline, self.lastLook + Self.tick)
     }
 
-    private var leaves: NIODeadline { self.moment(self.settings.timeout / 3, after: self.lastMovement) }
+    private var replaces: NIODeadline { self.moment(self.settings.timeout / 3, after: self.lastMovement) }
 
     // MARK: Events
 
@@ -166,7 +166,7 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
     ///
     /// - Returns: Whether to open a stream.
     mutating func connectionChanged() -> Bool {
-        guard self.phase == .leaving else { return false }
+        guard self.phase == .replacing else { return false }
         self.open()
         return true
     }
@@ -179,12 +179,12 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
         case .waiting(let until) where now >= until:
             self.open()
             return .attempt
-        case .open where now >= self.leaves:
-            self.phase = .leaving
+        case .open where now >= self.replaces:
+            self.phase = .replacing
             self.vainAttempts += 1
             self.lastMovement = now
-            return .leave
-        case .leaving where now >= self.leaves:
+            return .replaceConnection
+        case .replacing where now >= self.replaces:
             self.open()
             return .attempt
         default:

@@ -94,7 +94,7 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
         case .discard: self.submit { [sink] in sink.discard() }
         case .finish: self.finish()
         case .abandon: self.abandonStream()
-        case .leave: self.leaveConnection(in: &turn)
+        case .replaceConnection: self.replaceConnection(in: &turn)
         case .prove: self.proveConnection(in: &turn)
         case .tell(let progress): self.setting.state.tell(progress)
         case .end(let result, let keeps):

@@ -84,7 +84,7 @@ final class PutRun: TransferRun<PutMachine<SystemRandomNumberGenerator>>, @unche
         case .abandon:
             self.items = nil
             self.abandonStream()
-        case .leave: self.leaveConnection(in: &turn)
+        case .replaceConnection: self.replaceConnection(in: &turn)
         case .prove:
             self.isProved = true
             self.proveConnection(in: &turn)

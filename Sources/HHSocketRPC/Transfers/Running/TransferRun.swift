@@ -186,12 +186,12 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
 
     // MARK: The connection
 
-    func leaveConnection(in turn: inout Turn) {
+    func replaceConnection(in turn: inout Turn) {
         guard let connection = self.connection.take(), connection == self.host.engine.hot.connectionID else {
             // It has been replaced already.
             return self.post { self.connectionChanged(in: &$0) }
         }
-        self.host.driver.perform(.leave(connection), in: &turn)
+        self.host.driver.perform(.replace(connection), in: &turn)
     }
 
     func proveConnection(in turn: inout Turn) {

@@ -35,7 +35,7 @@ final class ProxyAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     private func end(_ context: ChannelHandlerContext) {
         guard !self.isOver else { return }
         self.isOver = true
-        self.peer.leaveStage()
+        self.peer.endStage()
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {

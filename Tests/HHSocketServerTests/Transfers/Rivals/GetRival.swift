@@ -114,7 +114,7 @@ final class GetRival {
         case .abandon:
             self.stream = nil
             self.work.removeAll { if case .open = $0 { true } else { false } }
-        case .leave: self.work.append(.reconnect)
+        case .replaceConnection: self.work.append(.reconnect)
         case .prove, .tell: break
         case .end(let result, _): self.outcomes.append(result)
         }

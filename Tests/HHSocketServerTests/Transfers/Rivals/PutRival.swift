@@ -152,7 +152,7 @@ final class PutRival {
             self.stream?.up.append(Self.item(message))
         case .rehash: self.work.append(.rehash)
         case .open: self.work.append(.open)
-        case .leave: self.work.append(.reconnect)
+        case .replaceConnection: self.work.append(.reconnect)
         case .read(let piece): self.work.append(.read(piece))
         case .send(let piece):
             let content = ByteBuffer(bytes: self.bytes[Int(piece.offset)..<Int(piece.end)])

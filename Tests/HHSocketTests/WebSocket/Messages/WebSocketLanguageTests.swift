@@ -42,7 +42,7 @@ extension WebSocketLanguage {
 
     private let patience = Closing.awaitPeer(.seconds(5))
 
-    @Test func clientThatAnswersACloseFrameLeavesTheEndOfTCPToTheServer() throws {
+    @Test func clientThatAnswersACloseFrameWaitsForTheServerToEndTCP() throws {
         var (language, bytes) = (WebSocketLanguage(uncompressed: .client), SendBytes())
         language.append(self.close(to: .client, 1_001))
         #expect(try language.next() == .close(WebSocketClose(code: 1_001)))

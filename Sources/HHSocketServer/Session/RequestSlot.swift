@@ -4,7 +4,7 @@ import NIOCore
 
 /// The place of a request in every count of requests in flight: of the server, its type, its client's identity and the
 /// adaptive limit. It must be left exactly once.
-struct RequestPlace: Sendable {
+struct RequestSlot: Sendable {
     typealias Refusal = SessionMachine<Task<Void, Never>>.Refusal
 
     private let account: LedgerAccount
@@ -46,7 +46,7 @@ struct RequestPlace: Sendable {
     /// - Parameters:
     ///   - begun: The result of ``begin()``.
     ///   - tellsOfTime: Whether the time since then is the duration of the handler.
-    func leave(begun: NIODeadline?, tellsOfTime: Bool) {
+    func release(begun: NIODeadline?, tellsOfTime: Bool) {
         self.account.finishedRequest()
         self.rules.inFlight?.finished()
         self.identity?.finished()

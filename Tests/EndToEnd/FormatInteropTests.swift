@@ -133,7 +133,7 @@ import Testing
     }
 
     @Test(arguments: formats)
-    func anErrorIsToldWhereThereIsAStatusAndNeverPassesForSuccess(format: WireFormat) async throws {
+    func anErrorIsReportedWhereThereIsAStatusAndNeverPassesForSuccess(format: WireFormat) async throws {
         try await Pair.with(format) { client, server in
             let request = SocketRequest(type: Self.fail, body: "why")
             let unknown = SocketRequest(type: 999)

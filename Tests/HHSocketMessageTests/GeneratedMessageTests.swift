@@ -71,7 +71,7 @@ import Foundation
         #expect(try Every_Thing_Node(serializedBytes: message.serializedBytes()) == message)
     }
 
-    @Test func presenceIsTold() throws {
+    @Test func presenceIsReported() throws {
         var optionals = Every_Thing_Optionals()
         #expect(!optionals.hasAnInt32)
         #expect(optionals.anInt32 == 0)

@@ -97,7 +97,7 @@ import Testing
         try await eventually("the rest is late") { client.statistics.lateResponses == 2 }
     }
 
-    @Test func timeoutTellsTheServerAndTheLateAnswerIsCountedAndDropped() async throws {
+    @Test func timeoutNotifiesTheServerAndTheLateAnswerIsCountedAndDropped() async throws {
         let server = try await MockServer(.echo)
         server.once(101, .echo.twice().late())
         let client = SocketClient.connecting(to: server.endpoint)
@@ -373,7 +373,7 @@ import Testing
         #expect(next.message.contains("\(endpoint)"))
     }
 
-    @Test func unknownHostAndImpossiblePortAreToldApart() async throws {
+    @Test func unknownHostAndImpossiblePortAreDistinguished() async throws {
         for (endpoint, code) in [
             (Endpoint(host: "no-such-host.invalid", port: 7_000), .hostNotFound),
             (Endpoint(host: "127.0.0.1", port: 70_000), .invalidArgument),

@@ -153,7 +153,7 @@ import Testing
     }
 
     /// The only server is killed and restarted.
-    private func refusalIsToldAndTriedAgain(status: Int, _ balance: Balance) async throws {
+    private func refusalIsReportedAndTriedAgain(status: Int, _ balance: Balance) async throws {
         try await self.with(balance) { server, entry in
             let port = try #require(server.address?.port)
             let endpoint = try Endpoint(url: "ws://127.0.0.1:\(entry.port)/rpc")
@@ -256,8 +256,8 @@ import Testing
             try await BalancedServers.drainOne(.webSocket, self.balancePlain)
         }
 
-        @Test func refusalIsToldAndTriedAgain() async throws {
-            try await self.tests.refusalIsToldAndTriedAgain(status: 503, self.balance)
+        @Test func refusalIsReportedAndTriedAgain() async throws {
+            try await self.tests.refusalIsReportedAndTriedAgain(status: 503, self.balance)
         }
 
         @Test func tlsEndsAtTheProxy() async throws { try await self.tests.tlsEndsAtTheProxy(self.balance) }
@@ -321,8 +321,8 @@ import Testing
             try await BalancedServers.drainOne(.webSocket, self.balancePlain)
         }
 
-        @Test func refusalIsToldAndTriedAgain() async throws {
-            try await self.tests.refusalIsToldAndTriedAgain(status: 502, self.balance)
+        @Test func refusalIsReportedAndTriedAgain() async throws {
+            try await self.tests.refusalIsReportedAndTriedAgain(status: 502, self.balance)
         }
 
         @Test func tlsEndsAtTheProxy() async throws { try await self.tests.tlsEndsAtTheProxy(self.balance) }

@@ -88,7 +88,7 @@ final class OutboxRunner: Sendable {
     private func perform(_ action: OutboxMachine.Action) {
         switch action {
         case .send(let entry): self.send(entry)
-        case .tell(let event): self.observers.tell(event)
+        case .report(let event): self.observers.report(event)
         case .remove, .bury, .count: break
         }
     }
@@ -105,9 +105,9 @@ final class OutboxRunner: Sendable {
         case .count(let id, let attempts):
             self.writer.submit({ try $0.setAttempts(attempts, of: id) }) { result in
                 // The count is still in memory, and is on disk after the next failure.
-                if case .failure(let error) = result { self.observers.tell(.storageFailed(error)) }
+                if case .failure(let error) = result { self.observers.report(.storageFailed(error)) }
             }
-        case .send, .tell: break
+        case .send, .report: break
         }
     }
 
@@ -121,7 +121,7 @@ final class OutboxRunner: Sendable {
             switch result {
             case .success:
                 self.state.withLockedValue { $0.removals[id] = nil }
-                self.observers.tell(event)
+                self.observers.report(event)
             case .failure(let error): self.turn { machine, now, _ in machine.failed(action, error, now: now) }
             }
         }

@@ -258,7 +258,7 @@ final class RawConnection: LinkReceiver {
         self.session = session
         self.format = session.rules.format
         self.policy = session.rules.configuration.writePolicy
-        link.tellsOfRoom = true
+        link.reportsRoom = true
     }
 
     /// Whether a frame of this length on the wire stays within the high-water mark.

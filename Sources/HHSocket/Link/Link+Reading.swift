@@ -115,7 +115,7 @@ extension Link {
     @inline(__always)
     private func finishReading(in turn: inout Turn) {
         guard self.hot.phase != .ended else { return }
-        if self.hot.tellsOfReads || self.hot.hasUnfinished { self.receiver?.finishedReading(in: &turn) }
+        if self.hot.reportsReads || self.hot.hasUnfinished { self.receiver?.finishedReading(in: &turn) }
         if self.hot.language.unfinishedBytes >= LinkChannel.longUnitBytes { self.readSlowly(in: &turn) }
         // The memory is charged once everything possible has been sent.
         self.touch(in: &turn)

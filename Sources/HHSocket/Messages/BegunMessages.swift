@@ -14,7 +14,7 @@ package final class BegunMessages<Language: LinkLanguage> where Language.Unit: M
 
     package init(_ link: Link<Language>) {
         self.link = link
-        link.tellsOfRoom = true
+        link.reportsRoom = true
     }
 
     /// Sends a message, which fails where the link closes or too much waits.

@@ -256,7 +256,7 @@ package final class StreamShell<Machine: StreamMachine & ~Copyable> {
         if bytes > 0, self.largestBurst != nil {
             // Senders that resume have more to send after this has been flushed.
             self.waitsForRoom = true
-            self.link.tellsOfRoom = true
+            self.link.reportsRoom = true
         }
         side.settled(in: &turn)
         return bytes > 0
@@ -277,7 +277,7 @@ package final class StreamShell<Machine: StreamMachine & ~Copyable> {
             bytes += frame.payload.readableBytes + Int(StreamFrames.overhead)
             self.link.send(frame, in: &turn)
         }
-        self.link.tellsOfRoom = self.waitsForRoom
+        self.link.reportsRoom = self.waitsForRoom
     }
 
     /// Sends the last frames, as many as one burst has, even if the link does not accept them now.

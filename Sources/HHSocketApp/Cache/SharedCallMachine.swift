@@ -108,7 +108,7 @@ struct SharedCallMachine {
         /// The kept answer, if its revision was sent to the server and it has not been cleared since.
         var revalidated: StoredResponse?
         /// Whether the revision of the kept answer was sent to the server.
-        var tellsRevision = false
+        var sendsRevision = false
         /// Whether the answers for these callers were cleared after they asked. The call's answer is not kept then.
         var isCleared: Bool
         /// The time at which the call itself times out.
@@ -303,7 +303,7 @@ struct SharedCallMachine {
             // A revision that the request itself states is kept.
             if let revision = stored?.revision, request.metadata[StoredResponse.revisionName] == nil {
                 request.metadata[StoredResponse.revisionName] = revision
-                call.tellsRevision = true
+                call.sendsRevision = true
                 call.revalidated = stored
             }
         }
@@ -330,7 +330,7 @@ struct SharedCallMachine {
                 at: now,
                 into: &actions
             )
-        case .failure(let error) where call.tellsRevision && error.code == .notModified:
+        case .failure(let error) where call.sendsRevision && error.code == .notModified:
             self.statistics.revalidations += 1
             guard var renewed = call.revalidated?.response else {
                 // The kept answer has been cleared since, so it must be fetched again.
@@ -346,7 +346,7 @@ struct SharedCallMachine {
                 into: &actions
             )
         case .failure(let error)
-        where call.tellsRevision && (error.code == .featureNotAgreed || error.code == .invalidArgument):
+        where call.sendsRevision && (error.code == .featureNotAgreed || error.code == .invalidArgument):
             // Its connection has no metadata, or the request has no room for more.
             self.again(call, for: call.callers, at: now, into: &actions)
         case .failure(let error) where error.code == .timeout || error.code == .deadlineExceeded:

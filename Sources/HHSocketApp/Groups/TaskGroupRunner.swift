@@ -14,7 +14,7 @@ final class TaskGroupRunner: Sendable {
         /// Called once, in this order; the first is the user's.
         var handlers: [Handler]
         /// Whether all handlers have returned.
-        var allAreTold = false
+        var haveAllReturned = false
         /// The outcome, set once the user's handler has returned.
         var outcome: Outcome?
         var progress: TaskProgress?
@@ -159,7 +159,7 @@ final class TaskGroupRunner: Sendable {
             while true {
                 let handlers: [Handler] = self.state.withLockedValue { state in
                     defer { state.handlers = [] }
-                    if state.handlers.isEmpty { state.allAreTold = true }
+                    if state.handlers.isEmpty { state.haveAllReturned = true }
                     return state.handlers
                 }
                 guard !handlers.isEmpty else { break }
@@ -175,8 +175,8 @@ final class TaskGroupRunner: Sendable {
     /// Runs `handler` at the end, after those added before it; at once if these have run.
     func whenComplete(_ handler: @escaping Handler) {
         let outcome = self.state.withLockedValue { state in
-            if !state.allAreTold { state.handlers.append(handler) }
-            return state.allAreTold ? state.outcome : nil
+            if !state.haveAllReturned { state.handlers.append(handler) }
+            return state.haveAllReturned ? state.outcome : nil
         }
         if let outcome { handler(outcome) }
     }

@@ -52,7 +52,7 @@ extension StreamCall {
 
     /// Whether there is an item or an end to call back for.
     private func isBehind(_ state: State) -> Bool {
-        !self.port.inbox.isEmpty || state.end != nil && !state.wasEndToldOf
+        !self.port.inbox.isEmpty || state.end != nil && !state.wasEndReported
     }
 
     /// Whether callbacks must be scheduled; they count as scheduled from now on.
@@ -82,7 +82,7 @@ extension StreamCall: CallbackWork {
                     return (false, nil)
                 }
                 guard self.port.inbox.isEmpty else { return (true, nil) }
-                state.wasEndToldOf = true
+                state.wasEndReported = true
                 return (true, state.end)
             }
             guard continues else { return }

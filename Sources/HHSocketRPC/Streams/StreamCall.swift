@@ -49,7 +49,7 @@ final class StreamCall: CallParty {
         // Callbacks.
         /// Whether they are running, or about to.
         var isCallingBack = false
-        var wasEndToldOf = false
+        var wasEndReported = false
     }
 
     /// The socket thread's part.

@@ -87,11 +87,11 @@ final class STOMPOperations: @unchecked Sendable {
         _ completion: STOMPOperation.Completion?,
         _ body: @escaping @Sendable (inout Turn, STOMPOperation.Completion?) -> Void
     ) {
-        let told = completion.map { completion -> STOMPOperation.Completion in
-            { self.port.tell(completion, $0) }
+        let reporting = completion.map { completion -> STOMPOperation.Completion in
+            { self.port.complete(completion, $0) }
         }
-        let isSubmitted = self.port.perform { body(&$0, told) }
-        if !isSubmitted { told?(.failure(STOMPErrors.released)) }
+        let isSubmitted = self.port.perform { body(&$0, reporting) }
+        if !isSubmitted { reporting?(.failure(STOMPErrors.released)) }
     }
 
     // MARK: Operations

@@ -81,7 +81,7 @@ final class ListenerSettings: Sendable {
         settings.outputLimit = 1 << 20
         settings.gathersPieces = true
         // The link then finds out what the client has not taken.
-        settings.tellsOfRoomAfter = LinkChannel.uncheckedBytes
+        settings.reportsRoomAfter = LinkChannel.uncheckedBytes
         settings.sharesReceiveBuffers = sharesReceiveBuffers
         settings.partingTime = nil
         settings.lingerTime = self.lingerTime

@@ -148,7 +148,7 @@ final class ServerLoop: Sendable {
     static let drainStep = 64
     private static let drainInterval = TimeAmount.milliseconds(20)
 
-    /// Tells connections to finish, in steps that take ``ShutdownPolicy/tellingTime`` together. Each step notifies a
+    /// Tells connections to finish, in steps that take ``ShutdownPolicy/announcingTime`` together. Each step notifies a
     /// few.
     private func drain(
         _ peers: ArraySlice<any LoopPeer>,
@@ -156,7 +156,7 @@ final class ServerLoop: Sendable {
         step: Int? = nil,
         in turn: inout Turn
     ) {
-        let steps = max(1, policy.tellingTime.nanoseconds / Self.drainInterval.nanoseconds)
+        let steps = max(1, policy.announcingTime.nanoseconds / Self.drainInterval.nanoseconds)
         let step = step ?? max(Self.drainStep, peers.count / Int(clamping: steps))
         for peer in peers.prefix(step) { peer.drain(policy, in: &turn) }
         let rest = peers.dropFirst(step)

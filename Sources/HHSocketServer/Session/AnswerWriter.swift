@@ -161,7 +161,7 @@ final class AnswerWriter {
             return false
         } else {
             // A push that is sent in pieces is followed by the others.
-            self.link.tellsOfRoom = true
+            self.link.reportsRoom = true
             self.link.flushOnceWritten()
             self.settle()
         }
@@ -192,7 +192,7 @@ final class AnswerWriter {
                 self.begin(push, in: &turn)
                 isMore = true
             }
-            self.link.tellsOfRoom = !self.pushes.isEmpty || self.pieces?.wantsRoom == true
+            self.link.reportsRoom = !self.pushes.isEmpty || self.pieces?.wantsRoom == true
             self.settle()
             if isMore { return true }
         }

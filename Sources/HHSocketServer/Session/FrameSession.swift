@@ -104,7 +104,7 @@ final class FrameSession: LinkReceiver {
             fastPath: FastPath(rules: rules, listener: listener)
         )
         self.link.receiver = self
-        self.link.tellsOfReads = true
+        self.link.reportsReads = true
         peer.serve(self, over: self.link, isStranger: isStranger)
     }
 
@@ -686,8 +686,8 @@ extension FrameSession: PeerSession {
     /// itself if the client cannot be notified.
     func drain(_ policy: ShutdownPolicy, in turn: inout Turn) {
         guard self.hot.phase == .open, !self.hot.machine.isDraining else { return }
-        let isTold = self.sendGoAway(policy.notice(share: .random(in: 0...1)), in: &turn)
-        self.hot.machine.drain(isToldToClient: isTold)
+        let isAnnounced = self.sendGoAway(policy.notice(share: .random(in: 0...1)), in: &turn)
+        self.hot.machine.drain(isAnnounced: isAnnounced)
         self.streams?.drain()
         self.counters.take(self.counts)
         self.finishIfDone(in: &turn)

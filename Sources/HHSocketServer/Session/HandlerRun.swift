@@ -88,7 +88,7 @@ struct HandlerRun: Sendable {
             kind = error.kind
         }
         self.exchange?.handlerHasReturned()
-        self.tellObservers(kind, kept.status)
+        self.notifyObservers(kind, kept.status)
         var answer = self.emptyAnswer
         answer.status = kept.status
         // A server that streams has no other payload than its items.
@@ -104,7 +104,7 @@ struct HandlerRun: Sendable {
             answer = self.sealed(answer, kept.metadata)
         }
         // The client decides how long a stream lasts.
-        self.place.release(begun: begun, tellsOfTime: isRun && !Task.isCancelled && self.exchange == nil)
+        self.place.release(begun: begun, reportsTime: isRun && !Task.isCancelled && self.exchange == nil)
         let held = answer.payload.storageCapacity
         let answerCost = held > ConnectionCost.freeAnswer ? held : 0
         if answerCost > 0 { self.load.held(answerCost) }
@@ -124,7 +124,7 @@ struct HandlerRun: Sendable {
     }
 
     /// Notifies the observers that the request was refused, if it was and no middleware has seen it.
-    private func tellObservers(_ kind: CompletionQueue.Kind, _ status: Status) {
+    private func notifyObservers(_ kind: CompletionQueue.Kind, _ status: Status) {
         switch kind {
         case .ordinary, .failed, .repeated: return
         case .late, .illegal, .waiting, .overload: break

@@ -46,11 +46,11 @@ struct RequestSlot: Sendable {
     /// - Parameters:
     ///   - begun: The result of ``begin()``.
     ///   - tellsOfTime: Whether the time since then is the duration of the handler.
-    func release(begun: NIODeadline?, tellsOfTime: Bool) {
+    func release(begun: NIODeadline?, reportsTime: Bool) {
         self.account.finishedRequest()
         self.rules.inFlight?.finished()
         self.identity?.finished()
         guard let begun else { return }
-        self.rules.limiter?.finished(after: tellsOfTime ? self.account.now() - begun : nil)
+        self.rules.limiter?.finished(after: reportsTime ? self.account.now() - begun : nil)
     }
 }

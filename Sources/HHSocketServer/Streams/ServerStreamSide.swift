@@ -336,7 +336,7 @@ extension ServerStreamSide: StreamSide {
             self.shell.with { $0.endStarved() }
             self.shell.perform(in: &turn)
         }
-        if self.writer.wantsRoom { self.link.tellsOfRoom = true }
+        if self.writer.wantsRoom { self.link.reportsRoom = true }
         // Not after each turn: a client that reads takes them soon.
         let detaches = self.shell.wantsRoom && (!self.link.isWritable || self.link.knownChannelBytes > 0)
         let (cost, isBehind) = self.shell.with { machine in
@@ -376,7 +376,7 @@ extension ServerStreamSide: PieceSender {
         }
         let loop = self.peer.loop.socketLoop
         if loop.turnIsOver(turn) {
-            self.link.tellsOfRoom = false
+            self.link.reportsRoom = false
             loop.afterOtherChannels(in: &turn) { turn in
                 if self.isOpen { self.tend(in: &turn) }
             }

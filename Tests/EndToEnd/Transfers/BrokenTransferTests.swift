@@ -319,7 +319,7 @@ import Testing
         }
     }
 
-    @Test func limitsOfUnfinishedFilesAreTold() async throws {
+    @Test func limitsOfUnfinishedFilesAreReported() async throws {
         var limits = TransferLimits()
         limits.maximumBytesPerIdentity = 1_000_000
         try await TransferHouse.with(limits: limits) { house in

@@ -216,7 +216,7 @@ import Testing
         }
     }
 
-    @Test func aStoreThatFailsIsToldWithoutItsReasons() async throws {
+    @Test func aStoreThatFailsIsReportedWithoutItsReasons() async throws {
         struct Broken: TransferStore {
             struct Secret: Error {}
             var error: any Error = Secret()

@@ -162,15 +162,15 @@ private final class FakeMember: SocketTaskGroupMember {
                 released = true
             default: break
             }
-            let told = outcomes.withLockedValue { $0 }
+            let reported = outcomes.withLockedValue { $0 }
             let expected = model.end.map { [$0] } ?? []
-            guard told.map(\.isCancelled) == expected else {
-                return "after \(index + 1) steps told \(told.map(\.isCancelled)) instead of \(expected)"
+            guard reported.map(\.isCancelled) == expected else {
+                return "after \(index + 1) steps told \(reported.map(\.isCancelled)) instead of \(expected)"
             }
             guard log.withLockedValue({ $0 }) == model.orders else {
                 return "after \(index + 1) steps members were told \(log.withLockedValue { $0 }), not \(model.orders)"
             }
-            if let outcome = told.first,
+            if let outcome = reported.first,
                 outcome.failures.map(\.index) != model.failed.filter({ $0 < outcome.memberCount })
             {
                 return "failures are \(outcome.failures) instead of \(model.failed)"

@@ -218,7 +218,7 @@ private final class ManualMember: SocketTaskGroupMember {
         #expect(await group.run().isCancelled)
     }
 
-    @Test func aTaskTellsHowFarItHasCome() async throws {
+    @Test func aTaskReportsHowFarItHasCome() async throws {
         let server = try await MockServer(.echo)
         let client = SocketClient.connecting(to: server.endpoint)
         let group = SocketTaskGroup()

@@ -291,7 +291,7 @@ import Testing
         #expect(try calls.result().notStarted == 10)
     }
 
-    @Test func theFirstFailureIsTheOneThatIsTold() {
+    @Test func theFirstFailureIsTheOneThatIsReported() {
         var calls = self.calls(inFlight: 3)
         let starts = self.starts(of: &calls, at: 0)
         calls.failed(starts[0].place, EchoFailure("first"))
@@ -427,7 +427,7 @@ import Testing
         )
     }
 
-    @Test func summaryTellsOfCallsThatWereDueAndNotStarted() {
+    @Test func summaryReportsCallsThatWereDueAndNotStarted() {
         let lines = self.result(rate: 10, api: .async, server: nil).summary.split(separator: "\n")
         let title = "ours at [::1]:7000: 4,096 B bodies, 64 in flight, 10 calls/s asked for, async API, socket executor"
         #expect(lines.first == Substring(title))
@@ -437,7 +437,7 @@ import Testing
         #expect(lines.contains("CPU time for each call: client 250 µs"))
     }
 
-    @Test func aHelloIsTold() {
+    @Test func aHelloIsReported() {
         let result = self.result(hello: true)
         #expect(result.json.contains(#""hello":true"#))
         let title = result.summary.split(separator: "\n").first
@@ -449,7 +449,7 @@ import Testing
         (123_400, "123 µs"), (99_960, "100 µs"), (999_400, "999 µs"), (999_900, "1 ms"), (2_500_000, "2.5 ms"),
         (3_600_000_000_000, "3600 s"), (2_000_000_000, "2 s"),
     ])
-    func spansAreToldInTheUnitThatSuits(nanoseconds: Double, text: String) {
+    func spansAreReportedInTheUnitThatSuits(nanoseconds: Double, text: String) {
         #expect(LatencyChart.text(nanoseconds: nanoseconds) == text)
     }
 
@@ -467,7 +467,7 @@ import Testing
         #expect(LatencyChart([(500, 1_000_000), (1_500, 1)]).lines.map { $0.filter { $0 == "#" }.count } == [40, 1])
     }
 
-    @Test func liveLineTellsTheRateSinceTheLast() {
+    @Test func liveLineShowsTheRateSinceTheLast() {
         let window = MeasuredWindow(origin: 0, warmup: 1, seconds: 10)
         var line = LiveLine(window)
         #expect(line.text(at: 500_000_000, calls: 0) == "warming up")

@@ -156,7 +156,7 @@ import Testing
         (#"{"mask":"a_b"}"#, "$.mask: expected paths in lower camel case with commas between them, found a_b"),
         (#"{"mask":"a,"}"#, "$.mask: expected paths"), (#"{"null":1.5}"#, "$.null: expected a 32-bit integer"),
     ])
-    func whatIsWrongIsToldWithItsPlace(json: String, reason: String) throws {
+    func whatIsWrongIsReportedWithItsPlace(json: String, reason: String) throws {
         let found = try #require(try TestProtos.reason(json))
         #expect(found.hasPrefix(reason), "\(found)")
     }

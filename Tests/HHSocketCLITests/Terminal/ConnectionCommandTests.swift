@@ -25,7 +25,7 @@ import Darwin
         try await Command.run(["call", address, "--type", "1000", "--body", "hello"] + options)
     }
 
-    @Test func callSpeaksTLSAsItIsTold() async throws {
+    @Test func callSpeaksTLSAsItIsConfigured() async throws {
         try await withServe(["--cert", self.files.certificate, "--key", self.files.key]) { address, _ in
             for options in [
                 ["--ca", self.files.ca], ["--ca", self.files.ca, "--pin", self.files.pin],
@@ -152,7 +152,7 @@ import Darwin
         }
     }
 
-    @Test(arguments: ["-6", "--ipv6"]) func familyThatIsOffIsToldWithItsSetting(option: String) async throws {
+    @Test(arguments: ["-6", "--ipv6"]) func familyThatIsOffIsReportedWithItsSetting(option: String) async throws {
         try await withServe([]) { address, _ in
             let outcome = try await self.call(address, [option])
             #expect(outcome.exitCode == 1)

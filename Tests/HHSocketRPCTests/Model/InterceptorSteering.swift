@@ -165,10 +165,10 @@ final class InterceptorSteering: @unchecked Sendable {
 
     fileprivate func valve(_ call: Int, _ depth: Int) async {
         await withCheckedContinuation { self.stand(call, $0) }
-        if Task.isCancelled { self.isToldToStop(call, depth) }
+        if Task.isCancelled { self.isAskedToStop(call, depth) }
     }
 
-    private func isToldToStop(_ call: Int, _ depth: Int) {
+    private func isAskedToStop(_ call: Int, _ depth: Int) {
         self.changed.withLock { self.stopped.append("\(call).\(depth) is told to stop") }
     }
 

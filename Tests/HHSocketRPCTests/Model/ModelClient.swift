@@ -302,11 +302,11 @@ struct ModelClient {
     private mutating func endAttempt(_ index: Int) -> Bool {
         guard case .sent(let serial, let connection) = self.calls[index].phase else { return false }
         self.bury(serial)
-        self.tellServer(serial, connection)
+        self.notifyServer(serial, connection)
         return true
     }
 
-    private mutating func tellServer(_ serial: UInt32, _ connection: Int) {
+    private mutating func notifyServer(_ serial: UInt32, _ connection: Int) {
         guard self.link.connection == connection || self.draining.contains(connection) else { return }
         let text = "cancel \(serial) '' on \(connection)"
         guard !self.isPeerReading else { return self.wire.append(text) }
@@ -351,7 +351,7 @@ struct ModelClient {
     private mutating func conclude(_ index: Int, _ code: SocketError.Code?, _ delivery: SocketError.Delivery) {
         guard self.calls[index].isAsking else { return self.complete(index, code, delivery) }
         self.calls[index].phase = .idle
-        self.tellInterceptor(index, Outcome(code, self.honest(index, code, delivery)))
+        self.notifyInterceptor(index, Outcome(code, self.honest(index, code, delivery)))
         if code.map({ !Self.isNotExecuted($0, delivery) }) ?? true { self.calls[index].mayHaveRun = true }
         self.finishDrained()
     }
@@ -373,7 +373,7 @@ struct ModelClient {
     mutating func complete(_ index: Int, _ code: SocketError.Code?, _ delivery: SocketError.Delivery) {
         let delivery = self.honest(index, code, delivery)
         self.calls[index].phase = .completed
-        if self.calls[index].isAsking { self.tellInterceptor(index, Outcome(code, delivery)) }
+        if self.calls[index].isAsking { self.notifyInterceptor(index, Outcome(code, delivery)) }
         self.completions.append(
             code.map { "\(index) \($0) \(delivery) after \(self.calls[index].attempts)" }
                 ?? "\(index) ok after \(self.calls[index].attempts)"
@@ -424,7 +424,7 @@ struct ModelClient {
             self.ended(index, .checksumMismatch, .sentUnknown)
         } else if status == .partial {
             if wasSent { self.bury(serial) }
-            self.tellServer(serial, connection)
+            self.notifyServer(serial, connection)
             self.judge(false, on: connection)
             self.ended(index, .server(.partial), .answered)
         } else if status == .ok {

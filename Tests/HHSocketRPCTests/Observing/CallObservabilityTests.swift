@@ -72,7 +72,7 @@ import Tracing
         #expect(try kit.expectCounter("hhsocket.calls", [("type", "3"), ("outcome", "ok")]).totalValue == 2)
     }
 
-    @Test func logTellsWhatFailedAndNeverThePayload() async throws {
+    @Test func logSaysWhatFailedAndNeverThePayload() async throws {
         let handler = InMemoryLogHandler()
         var logger = Logger(label: "test") { _ in handler }
         logger.logLevel = .trace

@@ -70,10 +70,10 @@ import Testing
     @Test func streamsContinueWithAServerThatTheClientSwitchesFromAndAreNotified() async throws {
         let (peer, other) = (try await Peer(), try await Peer())
         let (stream, serial) = try await peer.open()
-        let told = Gate()
-        stream.onDraining { told.open() }
+        let notified = Gate()
+        stream.onDraining { notified.open() }
         peer.client.switchServer(to: other.server.endpoint)
-        try await told.wait()
+        try await notified.wait()
         #expect(stream.isDraining)
         try await stream.send("still")
         _ = try await peer.frames(1, FrameType.item, serial)

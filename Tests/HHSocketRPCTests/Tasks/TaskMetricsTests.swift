@@ -11,7 +11,7 @@ import Testing
 
 /// The metrics and progress of a task, and the queue of its handler.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct TaskMetricsTests {
-    @Test func metricsOfACallTellItsStoryInOrder() async throws {
+    @Test func metricsOfACallAreInOrder() async throws {
         let server = try await MockServer(.echo)
         let client = SocketClient.connecting(to: server.endpoint)
         let before = Date()

@@ -167,7 +167,7 @@ struct GetHistory {
         case .replaceConnection:
             (self.deadUntil, self.returns) = (self.now, self.now)
             self.after(self.now + .milliseconds(1), .connectionChanged)
-        case .prove, .tell: break
+        case .prove, .report: break
         case .end(let result, let keeps):
             self.results.append((result, keeps))
             if self.fault == .endsTwice, self.happens(500) { self.results.append((result, keeps)) }

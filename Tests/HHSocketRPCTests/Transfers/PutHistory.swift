@@ -204,7 +204,7 @@ struct PutHistory {
         case .replaceConnection:
             self.begin(anew: self.now)
             self.soon(.connectionChanged)
-        case .prove, .tell: break
+        case .prove, .report: break
         case .end(let result):
             self.results.append(result)
             if self.fault == .endsTwice, self.happens(500) { self.results.append(result) }

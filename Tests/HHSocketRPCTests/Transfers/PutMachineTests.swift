@@ -20,7 +20,7 @@ extension PutMachine.Action {
         case .replaceConnection: "replace"
         case .prove: "prove"
         case .rehash: "rehash"
-        case .tell(let progress): "tell \(progress.completed)/\(progress.total)"
+        case .report(let progress): "report \(progress.completed)/\(progress.total)"
         case .end(.success): "end"
         case .end(.failure(let error)): "end \(error.code)"
         }
@@ -49,7 +49,7 @@ extension TransferFile {
         settings.window = window
         var machine = Machine("put of f", settings: settings, generator: SeededGenerator(seed: 1))
         #expect(machine.start().map(\.text) == ["prepare"])
-        #expect(machine.prepared(.sample(size), now: self.now).map(\.text) == ["tell 0/\(size)", "open"])
+        #expect(machine.prepared(.sample(size), now: self.now).map(\.text) == ["report 0/\(size)", "open"])
         machine.opened(now: self.now)
         return machine
     }
@@ -84,7 +84,7 @@ extension TransferFile {
     @Test func onePieceIsReadAheadAndSentWhenThereIsRoom() {
         var machine = self.machine(250)
         let first = machine.received(.init(offset: 0), now: self.now)
-        #expect(first.map(\.text) == ["tell 0/250", "read 0+100"])
+        #expect(first.map(\.text) == ["report 0/250", "read 0+100"])
         let sends = machine.wasRead(.init(number: 1, offset: 0, length: 100), now: self.now)
         #expect(sends.map(\.text) == ["send 0+100", "read 100+100"])
         #expect(machine.wasRead(.init(number: 2, offset: 100, length: 100), now: self.now).isEmpty)
@@ -92,33 +92,33 @@ extension TransferFile {
         #expect(machine.hasRoom(now: self.now).isEmpty)
         let last = machine.wasRead(.init(number: 3, offset: 200, length: 50), now: self.now)
         #expect(last.map(\.text) == ["send 200+50", "finish"])
-        #expect(self.report(&machine, 250, complete: true) == ["tell 250/250", "end"])
+        #expect(self.report(&machine, 250, complete: true) == ["report 250/250", "end"])
         #expect(machine.bytesMoved == 250)
         #expect(machine.nextDeadline == nil)
     }
 
     @Test func aFileThatIsThereAlreadyIsNotSent() {
         var machine = self.machine(250)
-        #expect(self.report(&machine, 250, complete: true) == ["tell 250/250", "end"])
+        #expect(self.report(&machine, 250, complete: true) == ["report 250/250", "end"])
         #expect(machine.bytesMoved == 0)
     }
 
     @Test func anEmptyFileHasNoContent() {
         var machine = self.machine(0)
-        #expect(self.report(&machine, 0) == ["tell 0/0", "finish"])
-        #expect(self.report(&machine, 0, complete: true) == ["tell 0/0", "end"])
+        #expect(self.report(&machine, 0) == ["report 0/0", "finish"])
+        #expect(self.report(&machine, 0, complete: true) == ["report 0/0", "end"])
     }
 
     @Test func contentContinuesWhereTheServerStands() {
         var machine = self.machine(250)
-        #expect(self.report(&machine, 130) == ["tell 130/250", "read 130+100"])
+        #expect(self.report(&machine, 130) == ["report 130/250", "read 130+100"])
     }
 
     @Test func noMoreThanTheWindowIsUnderWay() {
         var machine = self.machine(5_000)
         let texts = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
         #expect(texts.last == "send 900+100")
-        #expect(self.report(&machine, 50).last == "tell 50/5000")
+        #expect(self.report(&machine, 50).last == "report 50/5000")
         #expect(self.report(&machine, 100).last == "read 1000+100")
     }
 
@@ -126,17 +126,17 @@ extension TransferFile {
         var machine = self.machine(5_000)
         _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
         _ = self.report(&machine, 300)
-        #expect(self.report(&machine, 200) == ["tell 200/5000", "read 200+100"])
+        #expect(self.report(&machine, 200) == ["report 200/5000", "read 200+100"])
         // The eight pieces in transit are answered with this report too.
         for _ in 0..<8 { #expect(self.report(&machine, 200).isEmpty) }
         let ahead = machine.received(.init(offset: 4_000), now: self.now)
-        #expect(ahead.map(\.text) == ["tell 4000/5000", "read 4000+100"])
+        #expect(ahead.map(\.text) == ["report 4000/5000", "read 4000+100"])
     }
 
     @Test func aPieceThatWasReadBeforeTheOffsetChangedIsNotSent() {
         var machine = self.machine(5_000)
         _ = machine.received(.init(offset: 0), now: self.now)
-        #expect(self.report(&machine, 40) == ["tell 40/5000", "read 40+100"])
+        #expect(self.report(&machine, 40) == ["report 40/5000", "read 40+100"])
         #expect(machine.wasRead(.init(number: 1, offset: 0, length: 100), now: self.now).isEmpty)
         let sends = machine.wasRead(.init(number: 2, offset: 40, length: 100), now: self.now)
         #expect(sends.first?.text == "send 40+100")
@@ -148,7 +148,7 @@ extension TransferFile {
         var texts: [String] = []
         for offset in [900, 800, 700, 600] as [UInt64] { texts = self.report(&machine, offset) }
         // Only 900 was progress.
-        #expect(texts == ["tell 600/5000", "read 600+100"])
+        #expect(texts == ["report 600/5000", "read 600+100"])
         #expect(self.report(&machine, 500) == ["abandon"])
     }
 
@@ -166,7 +166,7 @@ extension TransferFile {
             #expect(machine.timePassed(now: now).isEmpty)
         }
         // The server reports the offset once it knows it.
-        #expect(machine.received(.init(offset: 50), now: now).map(\.text) == ["tell 50/100", "read 50+50"])
+        #expect(machine.received(.init(offset: 50), now: now).map(\.text) == ["report 50/100", "read 50+50"])
         // The client leaves the server once it stops reporting.
         var texts: [String] = []
         for _ in 0..<25 {
@@ -179,7 +179,7 @@ extension TransferFile {
     @Test func aReportOfAllThatWasSentIsASignOfLife() {
         var machine = self.machine(100)
         _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
-        #expect(self.report(&machine, 100) == ["tell 100/100"])
+        #expect(self.report(&machine, 100) == ["report 100/100"])
         // The server hashes for an hour, and reports that every ten seconds.
         for second in stride(from: Int64(10), through: 3_600, by: 10) {
             let time = self.now + .seconds(second)
@@ -207,7 +207,7 @@ extension TransferFile {
         let deadline = try #require(machine.nextDeadline)
         #expect(deadline <= self.now + .seconds(1))
         #expect(machine.timePassed(now: deadline).map(\.text) == ["abandon", "open"])
-        #expect(self.report(&machine, 170) == ["tell 170/250", "read 170+80"])
+        #expect(self.report(&machine, 170) == ["report 170/250", "read 170+80"])
     }
 
     @Test func anEndWithoutTheWordThatTheFileIsWholeIsTriedAgain() {
@@ -224,7 +224,7 @@ extension TransferFile {
         #expect(machine.streamEnded(self.lost, now: self.now).isEmpty)
         // There is no limit on this time.
         #expect(machine.nextDeadline == nil)
-        #expect(machine.rehashed(.sample(100), now: self.now + .hours(1)).map(\.text) == ["tell 0/100", "open"])
+        #expect(machine.rehashed(.sample(100), now: self.now + .hours(1)).map(\.text) == ["report 0/100", "open"])
         _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
         #expect(self.fail(&machine, .wrongHash) == ["abandon", "rehash"])
         #expect(machine.rehashed(.sample(100), now: self.now).map(\.text) == ["abandon", "end wrongHash"])
@@ -239,7 +239,7 @@ extension TransferFile {
     @Test func changedIsCounted() {
         var machine = self.machine(100)
         let actions = machine.received(.init(offset: 0, changed: true), now: self.now)
-        guard case .tell(let progress)? = actions.first else {
+        guard case .report(let progress)? = actions.first else {
             Issue.record("\(actions.map(\.text))")
             return
         }
@@ -339,7 +339,7 @@ extension TransferFile {
         (settings.pieceLength, settings.window) = (100, 1_000)
         var machine = Machine("put of f", settings: settings, generator: SeededGenerator(seed: 1))
         _ = machine.start()
-        #expect(machine.found(size: size, now: self.now).map(\.text) == ["tell 0/\(size)", "open"])
+        #expect(machine.found(size: size, now: self.now).map(\.text) == ["report 0/\(size)", "open"])
         machine.opened(now: self.now)
         return machine
     }
@@ -347,17 +347,17 @@ extension TransferFile {
     @Test func contentIsSentWhileTheSourceIsHashed() {
         var machine = self.earlyMachine(200)
         let first = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
-        #expect(first == ["tell 0/200", "read 0+100", "send 0+100", "read 100+100", "send 100+100"])
+        #expect(first == ["report 0/200", "read 0+100", "send 0+100", "read 100+100", "send 100+100"])
         // Only now are the items over.
         #expect(machine.prepared(.sample(200), now: self.now).map(\.text) == ["announce", "finish"])
-        #expect(self.report(&machine, 200, complete: true) == ["tell 200/200", "end"])
+        #expect(self.report(&machine, 200, complete: true) == ["report 200/200", "end"])
     }
 
     @Test func theHashIsSentBeforeTheFirstReport() {
         var machine = self.earlyMachine(100)
         #expect(machine.prepared(.sample(100), now: self.now).map(\.text) == ["announce"])
         let texts = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
-        #expect(texts == ["tell 0/100", "read 0+100", "send 0+100", "finish"])
+        #expect(texts == ["report 0/100", "read 0+100", "send 0+100", "finish"])
     }
 
     @Test func serverThatNeedsTheHashWaitsForIt() {
@@ -366,7 +366,7 @@ extension TransferFile {
         #expect(machine.received(needs, now: self.now).map(\.text) == ["abandon"])
         // The transfer depends on nothing but the source.
         #expect(machine.nextDeadline == nil)
-        #expect(machine.prepared(.sample(100), now: self.now).map(\.text) == ["tell 0/100", "open"])
+        #expect(machine.prepared(.sample(100), now: self.now).map(\.text) == ["report 0/100", "open"])
         machine.opened(now: self.now)
         // Another such report breaks the rules.
         #expect(machine.received(needs, now: self.now).map(\.text) == ["abandon", "end invalidRequest"])
@@ -386,7 +386,7 @@ extension TransferFile {
         let later = machine.nextDeadline ?? self.now
         #expect(machine.timePassed(now: later).map(\.text) == ["abandon", "open"])
         let texts = self.run(&machine, machine.received(.init(offset: 0), now: later))
-        #expect(texts == ["tell 0/100", "read 0+100", "send 0+100", "finish"])
+        #expect(texts == ["report 0/100", "read 0+100", "send 0+100", "finish"])
     }
 
     @Test(arguments: [

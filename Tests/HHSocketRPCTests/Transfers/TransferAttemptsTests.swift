@@ -203,7 +203,7 @@ import Testing
         #expect(share.credited == 130)
     }
 
-    @Test func aSystemThatDoesNotTellCreditsNothing() {
+    @Test func aSystemThatDoesNotSayCreditsNothing() {
         var share = AcknowledgedShare()
         #expect(share.update(sent: 100, acknowledged: nil) == 0)
         #expect(share.update(sent: 100, acknowledged: nil) == 0)

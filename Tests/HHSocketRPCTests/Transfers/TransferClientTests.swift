@@ -129,7 +129,7 @@ import Testing
         #expect(self.store.with { $0.begins.count } == 1)
     }
 
-    @Test func aServerWithoutAStoreIsToldAtOnce() async throws {
+    @Test func aServerWithoutAStoreIsReportedAtOnce() async throws {
         var options = TransferClient.Options()
         options.timeout = patience
         let transfers = TransferClient(self.store.client(), types: TransferTypes(first: 5_000), options: options)
@@ -139,7 +139,7 @@ import Testing
         #expect(get.code == .noStore)
     }
 
-    @Test func aServerWithoutStreamsIsToldAtOnce() async throws {
+    @Test func aServerWithoutStreamsIsReportedAtOnce() async throws {
         self.store.server.acceptHello(features: [.metadata])
         let error = try await self.error(of: self.transfers().put(self.write(Self.bytes(10))))
         #expect(error.code == .connectionFailed && error.underlying?.code == .featureNotAgreed)

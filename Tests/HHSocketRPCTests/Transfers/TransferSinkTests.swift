@@ -193,7 +193,7 @@ import Testing
     }
 
     @Test(arguments: [(FaultyFiles.Call.write, ENOSPC), (.write, EDQUOT), (.synchronize, ENOSPC), (.open, ENOSPC)])
-    func aFullDiskIsToldAsThat(_ call: FaultyFiles.Call, _ error: CInt) throws {
+    func aFullDiskIsReportedAsThat(_ call: FaultyFiles.Call, _ error: CInt) throws {
         let sink = self.sink()
         _ = try self.prepare(sink)
         self.files.fail(call, with: error)
@@ -209,7 +209,7 @@ import Testing
     }
 
     @Test(arguments: [FaultyFiles.Call.open, .write, .rename, .truncate])
-    func aFolderThatCannotBeWrittenIsToldAsThat(_ call: FaultyFiles.Call) throws {
+    func aFolderThatCannotBeWrittenIsReportedAsThat(_ call: FaultyFiles.Call) throws {
         let sink = self.sink()
         _ = try self.prepare(sink)
         self.files.fail(call, with: EROFS)

@@ -162,9 +162,9 @@ private func connect(_ count: Int, to server: SocketServer, tls: ClientTLS? = ni
         try await withServer(configuration, makeRouter()) { server in
             let first = try await HostileClient.connect(to: server.address, tls: try trusting())
             try await first.expectEcho()
-            let told = try await HostileClient.connect(to: server.address, tls: try trusting())
-            #expect(try await told.response().type == FrameType.goAway)
-            await told.perform(.reset)
+            let notified = try await HostileClient.connect(to: server.address, tls: try trusting())
+            #expect(try await notified.response().type == FrameType.goAway)
+            await notified.perform(.reset)
             // None of them begins a handshake.
             let ended = Watched(0)
             let few = ConnectionQuota.maximumRefusalsOverTLS

@@ -199,7 +199,7 @@ private final class Notes: ServerAdmission, RefusalObserver {
 
     // MARK: Observers
 
-    @Test func observersAreToldOfEveryRefusal() async throws {
+    @Test func observersAreNotifiedOfEveryRefusal() async throws {
         let (notes, inner) = (Notes(), Notes())
         let release = Gate()
         var router = self.makeRouter(notes, AuthenticationMiddleware(except: [echo, count, 110, 111, 120]))

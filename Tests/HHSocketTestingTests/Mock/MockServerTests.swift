@@ -325,7 +325,7 @@ private func response(_ type: UInt32, _ serial: UInt32, _ body: String = "", sta
         try await late.ended()
     }
 
-    @Test func listensWhereItIsTold() async throws {
+    @Test func listensWhereTheOptionSays() async throws {
         let server = try await MockServer()
         let port = server.endpoint.port
         await #expect(throws: (any Error).self) { try await MockServer(port: port) }

@@ -59,7 +59,7 @@ import Testing
         await #expect(throws: NothingHappened.self) { try await client.message(within: .milliseconds(20)) }
     }
 
-    @Test func violationsAreRecordedAndTold() async throws {
+    @Test func violationsAreRecordedAndReported() async throws {
         let server = try await MockWebSocketServer(.echo)
         let client = try await HostileClient(to: server.endpoint)
         await client.perform(.text("before").then(.webSocketFrame(.text("x").unmasked())))

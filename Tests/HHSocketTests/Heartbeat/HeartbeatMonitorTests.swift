@@ -396,7 +396,7 @@ import Testing
         #expect(monitor.connectionLost() == .init(isAnswered: false, testedInterval: .seconds(10)))
     }
 
-    @Test func lossLongAfterTheIntervalTellsNothingAboutIt() {
+    @Test func lossLongAfterTheIntervalSaysNothingAboutIt() {
         var monitor = self.monitor()
         #expect(monitor.tick(now: self.at(12)) == .ping)
         #expect(monitor.connectionLost() == .init(isAnswered: false))

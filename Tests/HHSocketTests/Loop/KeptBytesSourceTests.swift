@@ -190,7 +190,7 @@ import Testing
         #expect(Dictionary(uniqueKeysWithValues: lending.map { ($0.path, $0.count) }) == expected)
     }
 
-    @Test func aPropertyIsTold() {
+    @Test func aPropertyIsReported() {
         for (line, name) in [
             ("    private var held: [ByteBuffer] = []", "held"),
             ("        package private(set) var payload: ByteBuffer", "payload"),

@@ -92,7 +92,7 @@ import Testing
         #expect(self.path(bridge, cable, turned, self.loopback, by: way) == before)
     }
 
-    @Test func nameHasTheRouterSoThatOneNATIsToldFromAnother() {
+    @Test func nameHasTheRouterSoThatOneNATIsDistinguishedFromAnother() {
         let way = NetworkSnapshot.WayOut(interface: "eth0", router: "192.0.2.1")
         #expect(self.path(self.ethernet, by: way).name == "eth0 via 192.0.2.1")
         #expect(self.path(self.ethernet, by: .init(interface: "wg0")).name == "wg0")

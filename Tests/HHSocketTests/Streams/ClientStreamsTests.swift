@@ -213,7 +213,7 @@ import Testing
         #expect(client.streams.canOpen == false)
     }
 
-    @Test func itIsToldWhetherAnItemHasMoved() {
+    @Test func itIsReportedWhetherAnItemHasMoved() {
         var client = ClientSide()
         let id = client.open(50)
         _ = client.frames()

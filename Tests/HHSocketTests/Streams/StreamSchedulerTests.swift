@@ -169,7 +169,7 @@ import Testing
         #expect(scheduler.laneCount == 1)
     }
 
-    @Test func aPlainPayloadThatIsDroppedTellsWhetherItHasBegun() {
+    @Test func aPlainPayloadThatIsDroppedReportsWhetherItHasBegun() {
         var scheduler = self.scheduler()
         #expect(scheduler.dropPlain(serial: 50) == .nothing)
         scheduler.sendPlain(self.free(70_000), serial: 50)

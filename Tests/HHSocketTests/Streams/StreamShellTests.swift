@@ -102,11 +102,11 @@ import Testing
         }
         loop.enter { turn in
             let first = shell.tend(in: &turn)
-            #expect(first && log.lines.count == 3 && shell.wantsRoom && link.tellsOfRoom)
+            #expect(first && log.lines.count == 3 && shell.wantsRoom && link.reportsRoom)
             let second = shell.tend(in: &turn)
             #expect(second && log.lines.count == 4 && shell.wantsRoom)
             let third = shell.tend(in: &turn)
-            #expect(!third && !shell.wantsRoom && !link.tellsOfRoom)
+            #expect(!third && !shell.wantsRoom && !link.reportsRoom)
         }
         shell.abandon()
         _ = try channel.finish()

@@ -164,7 +164,7 @@ import Testing
             (.writesNothing, "has written nothing for"), (.refusesEverything, "it is broken"),
         ] as [(FaultyCodec.Fault, String)]
     )
-    func framesThatCannotBeEncodedAreTold(fault: FaultyCodec.Fault, message: String) throws {
+    func framesThatCannotBeEncodedAreReported(fault: FaultyCodec.Fault, message: String) throws {
         let format = try WireFormat.faulty(fault)
         let frame = Frame(type: 101, serial: 50)
         let encoder = FrameEncoder(direction: .request, format: format)

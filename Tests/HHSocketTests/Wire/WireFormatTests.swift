@@ -323,7 +323,7 @@ import Testing
             (.mars, "clientVersion", 5, ["4 bytes"]), (.standard, "sessionID", 4, ["sessionID", "none"]),
         ] as [(WireFormat, String, Int, [String])]
     )
-    func wrongNamesAndWidthsAreToldApart(format: WireFormat, name: String, width: Int, texts: [String]) {
+    func wrongNamesAndWidthsAreDistinguished(format: WireFormat, name: String, width: Int, texts: [String]) {
         let error = #expect(throws: SocketError.self) {
             try format.customFields([name: [UInt8](repeating: 1, count: width)])
         }

@@ -113,7 +113,7 @@ extension RabbitMQTests {
             #expect(!"\(outcome)".contains("SECRET"))
         }
 
-        @Test func errorOfTheBrokerIsToldByBothCommands() async throws {
+        @Test func errorOfTheBrokerIsReportedByBothCommands() async throws {
             let url = try await RabbitMQ.shared.url()
             for options in [["send", url, "/nonsense/x", "--receipt"], ["subscribe", url, "/nonsense/x"]] {
                 let outcome = try await Command.run(["stomp"] + options + Self.user)

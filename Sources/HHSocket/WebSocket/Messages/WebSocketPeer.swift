@@ -172,7 +172,7 @@ package final class WebSocketPeer: MessagePeer {
                 guard batch.hasMoreWork, self.mayContinue(&batch, in: &turn) else { return self.age(in: &turn) }
             }
         }
-        if self.news != nil { self.link.tellsOfReads = true }
+        if self.news != nil { self.link.reportsReads = true }
         self.age(in: &turn)
     }
 
@@ -207,7 +207,7 @@ package final class WebSocketPeer: MessagePeer {
 
     package func finishedReading(in turn: inout Turn) {
         guard let news = self.news.take() else { return }
-        self.link.tellsOfReads = false
+        self.link.reportsReads = false
         switch news {
         case .violated(let error):
             self.violation = error

@@ -43,7 +43,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         /// The connection counts as having been ready.
         case prove
         /// Report the progress.
-        case tell(TransferProgress)
+        case report(TransferProgress)
         /// The transfer has ended. The unfinished file is kept for the next time, or removed. The last action.
         case end(Result<TransferFile, TransferError>, keeps: Bool)
     }
@@ -108,7 +108,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         self.progress.total = begun?.file.size ?? 0
         self.progress.completed = begun?.length ?? 0
         self.attempts.begin(now: now)
-        return (begun == nil ? [] : [.tell(self.progress)]) + self.open()
+        return (begun == nil ? [] : [.report(self.progress)]) + self.open()
     }
 
     /// The local file cannot be read or written.
@@ -122,7 +122,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
     mutating func wrote(_ length: UInt64) -> [Action] {
         guard !self.isOver, let begun = self.begun, length <= begun.length else { return [] }
         self.progress.completed = length
-        return [.tell(self.progress)]
+        return [.report(self.progress)]
     }
 
     mutating func finished(_ outcome: Finish, now: NIODeadline) -> [Action] {
@@ -146,7 +146,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
             self.progress.restarts += 1
             self.progress.completed = 0
             self.attempts.begin(now: now)
-            return [.discard, .tell(self.progress)] + self.open()
+            return [.discard, .report(self.progress)] + self.open()
         }
     }
 
@@ -186,7 +186,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         self.begun = Begun(file: file, length: 0)
         self.progress.total = file.size
         self.progress.completed = 0
-        return [.create(file), .tell(self.progress)] + self.finishIfWhole()
+        return [.create(file), .report(self.progress)] + self.finishIfWhole()
     }
 
     /// Content has arrived.

@@ -60,7 +60,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         /// Hash the source again; report ``rehashed(_:now:)``.
         case rehash
         /// Report the progress.
-        case tell(TransferProgress)
+        case report(TransferProgress)
         /// It has ended. The last action.
         case end(Result<TransferFile, TransferError>)
     }
@@ -168,7 +168,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         self.size = size
         self.progress.total = size
         self.attempts.begin(now: now)
-        return [.tell(self.progress)] + self.open()
+        return [.report(self.progress)] + self.open()
     }
 
     /// The source cannot be read, or has changed.
@@ -205,7 +205,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         self.progress.restarts += 1
         self.progress.completed = 0
         self.attempts.begin(now: now)
-        return [.tell(self.progress)] + self.open()
+        return [.report(self.progress)] + self.open()
     }
 
     // MARK: The stream
@@ -236,7 +236,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
                 return self.broken("the server reports that the file is complete, and does not know its SHA-256")
             }
             self.progress.completed = size
-            return [.tell(self.progress)] + self.end(.success(file), abandons: false)
+            return [.report(self.progress)] + self.end(.success(file), abandons: false)
         }
         guard let reported = sending.reported else { return self.receivedFirst(report, sending, now: now) }
         return self.received(report.offset, after: reported, sending, now: now)
@@ -266,7 +266,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         if report.offset > self.most { self.attempts.gained(now: now) }
         self.most = max(self.most, report.offset)
         self.progress.completed = report.offset
-        return [.tell(self.progress)] + self.proceed()
+        return [.report(self.progress)] + self.proceed()
     }
 
     private mutating func received(
@@ -286,7 +286,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
             self.most = max(self.most, offset)
             self.progress.completed = offset
             let isProved = self.attempts.moved(offset - reported, isGain: isGain, now: now)
-            return [.tell(self.progress)] + (isProved ? [.prove] : []) + self.proceed()
+            return [.report(self.progress)] + (isProved ? [.prove] : []) + self.proceed()
         }
         if offset == reported, offset == sending.sent {
             // It has all that was sent: a sign of life.
@@ -312,7 +312,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         self.progress.completed = offset
         // A sent end cannot be taken back.
         if sending.isFinished { return self.failed(self.error("the server wants offset \(offset)"), now: now) }
-        return [.tell(self.progress)] + self.proceed()
+        return [.report(self.progress)] + self.proceed()
     }
 
     private mutating func received(_ failure: TransferError) -> [Action] {

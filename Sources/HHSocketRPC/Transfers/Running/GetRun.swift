@@ -96,7 +96,7 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
         case .abandon: self.abandonStream()
         case .replaceConnection: self.replaceConnection(in: &turn)
         case .prove: self.proveConnection(in: &turn)
-        case .tell(let progress): self.setting.state.tell(progress)
+        case .report(let progress): self.setting.state.report(progress)
         case .end(let result, let keeps):
             let (id, moved, sink) = (self.id, self.bytesMoved, self.sink)
             let outcome = result.map { TransferResult(id: id, file: $0, bytesMoved: moved) }

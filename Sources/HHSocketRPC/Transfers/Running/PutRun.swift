@@ -88,7 +88,7 @@ final class PutRun: TransferRun<PutMachine<SystemRandomNumberGenerator>>, @unche
         case .prove:
             self.isProved = true
             self.proveConnection(in: &turn)
-        case .tell(let progress): self.setting.state.tell(progress)
+        case .report(let progress): self.setting.state.report(progress)
         case .end(let result):
             let (id, moved, source) = (self.id, self.bytesMoved, self.source)
             let outcome = result.map { TransferResult(id: id ?? TransferID($0.sha256), file: $0, bytesMoved: moved) }

@@ -129,8 +129,8 @@ extension TransferService {
     ) throws -> Hhsocket_TransferFailure {
         let ending = TransferEnding(error)
         self.log(ending, method: method, context: context)
-        guard let told = ending.told else { throw ending.thrown }
-        return told.failure
+        guard let reported = ending.reported else { throw ending.thrown }
+        return reported.failure
     }
 }
 
@@ -201,7 +201,7 @@ extension TransferService {
     ) async -> any Error {
         let ending = TransferEnding(error)
         self.log(ending, method: method, context: context)
-        if let told = ending.told, let item = try? item(told.failure) { try? await stream.send(item) }
+        if let reported = ending.reported, let item = try? item(reported.failure) { try? await stream.send(item) }
         return ending.thrown
     }
 }

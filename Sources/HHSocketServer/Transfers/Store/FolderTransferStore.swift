@@ -155,7 +155,7 @@ public final class FolderTransferStore: TransferStore {
         let order = ThreadSanitizer.isRunning ? NIOLock() : nil
         let result = try await withCheckedThrowingContinuation { continuation in
             self.threads.submit(for: Self.owner(id)) {
-                let result = Swift.Result { try Self.told(body) }
+                let result = Swift.Result { try Self.translatingErrors(body) }
                 order?.withLock {}
                 continuation.resume(with: result)
             }
@@ -178,7 +178,7 @@ public final class FolderTransferStore: TransferStore {
     func inTurnHere<Result>(of id: TransferID, _ body: () throws -> Result) async throws -> Result {
         await self.locks.lock(id)
         defer { self.locks.unlock(id) }
-        return try Self.told(body)
+        return try Self.translatingErrors(body)
     }
 
     /// The threads, for a task that works on the file of an id.
@@ -196,7 +196,7 @@ public final class FolderTransferStore: TransferStore {
     }
 
     /// Runs `body`, and throws errors of the system as the errors that clients receive.
-    private static func told<Result>(_ body: () throws -> Result) throws -> Result {
+    private static func translatingErrors<Result>(_ body: () throws -> Result) throws -> Result {
         do {
             return try body()
         } catch let error as SystemError {

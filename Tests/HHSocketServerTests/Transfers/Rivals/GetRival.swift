@@ -115,7 +115,7 @@ final class GetRival {
             self.stream = nil
             self.work.removeAll { if case .open = $0 { true } else { false } }
         case .replaceConnection: self.work.append(.reconnect)
-        case .prove, .tell: break
+        case .prove, .report: break
         case .end(let result, _): self.outcomes.append(result)
         }
     }
@@ -151,7 +151,7 @@ final class GetRivalStream {
         } catch {
             self.isOver = true
             let ending = TransferEnding(TransferEnding.storeFailure(error))
-            if let told = ending.told { self.down.append(.failure(told)) }
+            if let reported = ending.reported { self.down.append(.failure(reported)) }
             let status = (ending.thrown as? StatusError)?.status ?? .unknown
             self.down.append(.end(SocketError(SocketError.Code(status), message: "\(error)", delivery: .answered)))
         }

@@ -160,7 +160,7 @@ final class PutRival {
             self.work.append(.room)
         case .finish: self.stream?.up.append(nil)
         case .abandon: self.abandon()
-        case .prove, .tell: break
+        case .prove, .report: break
         case .end(let result): self.outcomes.append(result)
         }
     }
@@ -203,7 +203,7 @@ final class PutRivalStream {
             self.down += [.item(try self.session.complete().item), .end(nil)]
             return file
         } catch {
-            await self.fail(self.end.error ?? TransferEnding.storeFailure(error), tells: fault != .tellsNoFailure)
+            await self.fail(self.end.error ?? TransferEnding.storeFailure(error), reports: fault != .reportsNoFailure)
             return nil
         }
     }
@@ -251,13 +251,13 @@ final class PutRivalStream {
         return self.file
     }
 
-    private func fail(_ error: any Error, tells: Bool) async {
+    private func fail(_ error: any Error, reports: Bool) async {
         await self.close()
-        guard tells else { return }
+        guard reports else { return }
         let ending = TransferEnding(error)
-        if let told = ending.told {
+        if let reported = ending.reported {
             var report = Hhsocket_PutReport()
-            report.failure = told.failure
+            report.failure = reported.failure
             let bytes: [UInt8]? = try? report.serializedBytes()
             self.down.append(.item(ByteBuffer(bytes: bytes ?? [])))
         }

@@ -70,7 +70,7 @@ extension WebSocketLanguage {
     }
 
     @Test(arguments: [WebSocketRole.client, .server])
-    func brokenPeerIsToldWhyAndNotWaitedFor(role: WebSocketRole) throws {
+    func brokenPeerIsNotifiedWhyAndNotWaitedFor(role: WebSocketRole) throws {
         var (language, bytes) = (WebSocketLanguage(uncompressed: role), SendBytes())
         // Masked by a server, or not masked by a client.
         language.append(self.close(to: role == .client ? .server : .client, 1_000))

@@ -303,9 +303,9 @@ public final class SocketServer: Service {
             metrics: metrics,
             sweepClock: SweepClock(loops, every: self.sweepInterval, time: self.configuration.time) {
                 parts.books.ledger.setStandingBytes(parts.services.idempotentAnswers.kept.bytes)
-                parts.books.ledger.look()
+                parts.books.ledger.check()
                 parts.services.idempotentAnswers.forgetExpired(now: parts.books.time.now())
-                outage.look()
+                outage.check()
                 // No connection need come for others to get what they need.
                 if outage.isUnderWay { _ = shortage.makeRoom() }
                 shortage.closeExcess(parts.books.quota.excess)

@@ -25,7 +25,7 @@ package struct FaultyCodec: FrameCodec {
         /// Takes missing bytes for zeros.
         case readsBeyond
         /// Reads all bytes with each call.
-        case looksAtAllBytes
+        case readsAllBytes
         /// Repeats the previous serial.
         case repeatsASerial
         /// Returns payloads over the limit, once they have arrived.
@@ -64,7 +64,7 @@ package struct FaultyCodec: FrameCodec {
         case .waitsForEver: return nil
         case .inventsFrames: return Frame(type: 101, serial: 50)
         case .trustsLengths: limit = 1 << 28
-        case .looksAtAllBytes:
+        case .readsAllBytes:
             // By the standard library's compiled code: a loop here would take minutes without optimisation. Four times,
             // so that the time is noticed on a fast machine.
             for _ in 0..<4 {

@@ -127,7 +127,7 @@ extension Batch where Language == FrameLanguage {
             if let input = self.input, input.number == number, end <= input.end {
                 return UnsafeRawBufferPointer(start: input.base + start, count: end - start)
             }
-            guard let input = self.withLink({ LookedUpInput($0.hot.language.decoder.input, number: number) }) else {
+            guard let input = self.withLink({ LocatedInput($0.hot.language.decoder.input, number: number) }) else {
                 return UnsafeRawBufferPointer(start: nil, count: 0)
             }
             self.input = input

@@ -34,7 +34,7 @@ extension Link {
     /// Charges the memory that is held now.
     package func settleNow() {
         guard self.hot.charge.isOn else { return }
-        self.lookAtChannel()
+        self.checkChannel()
         self.settle()
     }
 
@@ -54,11 +54,11 @@ extension Link {
     // Inlined where the language is known: the generic version would look it up at run time.
     @inline(__always)
     func settleAfterFlush() {
-        if self.hot.channelIsUnknown { self.lookAtChannel() }
+        if self.hot.channelIsUnknown { self.checkChannel() }
         self.settle()
     }
 
-    private func lookAtChannel() { self.hot.channelHolds(self.channelBytes) }
+    private func checkChannel() { self.hot.channelHolds(self.channelBytes) }
 
     /// Ends the charging when the channel is closed.
     func endCharge() {

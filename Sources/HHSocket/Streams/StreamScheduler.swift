@@ -117,7 +117,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
         self.remove(key)
         if hasCredit { Self.trim(&self.creditLine, self.lanes) }
         if waits { Self.trim(&self.roomLine, self.lanes) }
-        self.lookForRoom()
+        self.checkRoom()
         return begun
     }
 
@@ -127,7 +127,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
     mutating func silence(_ key: SlotKey) -> LanePayload.Kind? {
         let begun = self.clear(key)
         self.removeFromLine(key)
-        self.lookForRoom()
+        self.checkRoom()
         return begun
     }
 
@@ -287,7 +287,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
         } else {
             self.updateClaim(key)
         }
-        self.lookForStreamRoom(key)
+        self.checkStreamRoom(key)
         return true
     }
 
@@ -303,7 +303,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
             self.lanes.with(next.key) { $0.ticket = 0 }
             self.enterLine(next.key)
         }
-        self.lookForRoom()
+        self.checkRoom()
         return true
     }
 
@@ -439,7 +439,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
         }
         if let price = price ?? nil { self.wanting.insert(price, key) }
         self.updateClaim(key)
-        self.lookForRoom()
+        self.checkRoom()
     }
 
     /// Sends a frame of the first lane of a line.
@@ -455,8 +455,8 @@ package struct StreamScheduler: ~Copyable, Sendable {
         self.follow(part.claim)
         self.takeTurn(of: key, in: line, after: part)
         if part.kind == .item {
-            if part.sender == .waitsForStream { self.lookForStreamRoom(key) }
-            self.lookForRoom()
+            if part.sender == .waitsForStream { self.checkStreamRoom(key) }
+            self.checkRoom()
         }
         return Departure(frame: part.frame, stream: part.stream, kind: part.kind, isWhole: part.isWhole)
     }
@@ -515,7 +515,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
 
     /// Updates whether a stream's sender may continue, or what it waits for, after a change of credit or of waiting
     /// payloads.
-    private mutating func lookForStreamRoom(_ key: SlotKey) {
+    private mutating func checkStreamRoom(_ key: SlotKey) {
         guard self.lanes.with(key, { $0.sender }) == .waitsForStream else { return }
         self.lanes.with(key) { $0.sender = .proceeds }
         guard self.mayProceed(key), let stream = self.lanes.with(key, { $0.stream }) ?? nil else { return }
@@ -523,7 +523,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
     }
 
     /// Lets senders continue while there is room.
-    private mutating func lookForRoom() {
+    private mutating func checkRoom() {
         guard !self.roomLine.isEmpty else { return }
         while self.hasRoom, let key = self.roomLine.popFirst() {
             guard self.lanes[key]?.sender == .waitsForRoom else { continue }

@@ -327,7 +327,7 @@ extension WireFormat.Layout {
             )
             try require(
                 heartbeat.pingStatus != .ok && heartbeat.pingStatus.rawValue != self.okStatus,
-                or: .pingLooksLikeAnswer,
+                or: .pingResemblesAnswer,
                 "both sides ping, and a ping's status, \(heartbeat.pingStatus), is that of success"
             )
         }

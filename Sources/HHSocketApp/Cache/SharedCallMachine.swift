@@ -4,8 +4,8 @@ import NIOCore
 
 /// The decisions of a cache: which callers are answered from it, which share a call, and which answers are kept.
 ///
-/// A caller that may share is looked up first, together with all others that ask for the same in the meantime. A miss
-/// joins the call in flight for its key, or begins one, so there is one lookup and one call for a key at a time.
+/// A caller that may share is searched for first, together with all others that ask for the same in the meantime. A
+/// miss joins the call in flight for its key, or begins one, so there is one search and one call for a key at a time.
 /// Clearing separates generations: callers from before and after share neither calls nor results, and the answers of
 /// the former are not kept.
 ///
@@ -24,7 +24,7 @@ struct SharedCallMachine {
     /// A caller's request.
     struct Asking: Sendable {
         var request: SocketRequest
-        /// The key in the cache; nil if nothing is looked up, kept or shared.
+        /// The key in the cache; nil if nothing is searched for, kept or shared.
         var key: ResponseKey?
         /// The transport that makes the call. Only callers with the same transport share one.
         var transport: any APITransport
@@ -41,8 +41,8 @@ struct SharedCallMachine {
     }
 
     enum StoreOperation: Sendable {
-        /// A lookup, whose result must be reported to ``found(_:by:at:into:)``.
-        case lookUp(UInt64, ResponseKey)
+        /// A search, whose result must be reported to ``found(_:by:at:into:)``.
+        case find(UInt64, ResponseKey)
         case store(ResponseKey, StoredResponse)
         case remove(ResponseRemoval)
     }
@@ -68,14 +68,14 @@ struct SharedCallMachine {
         var released: [Asking] = []
     }
 
-    /// The unit of lookups, calls and sharing.
+    /// The unit of searches, calls and sharing.
     private struct Slot: Hashable {
         var key: ResponseKey
         var transport: ObjectIdentifier
     }
 
     private enum Place: Equatable {
-        case lookup(UInt64)
+        case search(UInt64)
         /// Waits for this call's answer.
         case call(UInt64)
         /// Waits for this call to end, and then begins its own.
@@ -90,10 +90,10 @@ struct SharedCallMachine {
         var place: Place
     }
 
-    private struct Lookup {
+    private struct Search {
         var slot: Slot
         var callers: Set<Caller> = []
-        /// The removals during the lookup, which does not find the answers that they cover.
+        /// The removals during the search, which does not find the answers that they cover.
         var cleared: [ResponseRemoval] = []
         /// Whether the answers for these callers were cleared after they asked.
         var isCleared = false
@@ -121,10 +121,10 @@ struct SharedCallMachine {
     let maximumCallers: Int
     private(set) var statistics = ResponseCache.Statistics()
     private var waiters: [Caller: Waiter] = [:]
-    private var lookups: [UInt64: Lookup] = [:]
+    private var searches: [UInt64: Search] = [:]
     private var calls: [UInt64: Call] = [:]
-    /// The lookups, and below the calls, that further callers may join.
-    private var openLookups: [Slot: UInt64] = [:]
+    /// The searches, and below the calls, that further callers may join.
+    private var openSearches: [Slot: UInt64] = [:]
     private var openCalls: [Slot: UInt64] = [:]
     private var alarms = AlarmHeap<NIODeadline, Caller>()
     private var lastNumber: UInt64 = 0
@@ -143,7 +143,7 @@ struct SharedCallMachine {
 
     var callerCount: Int { self.waiters.count }
     var callCount: Int { self.calls.count }
-    var lookupCount: Int { self.lookups.count }
+    var searchCount: Int { self.searches.count }
     func isRunning(_ call: UInt64) -> Bool { self.calls[call] != nil }
 
     /// The time at which ``timePassed(_:into:)`` must be called next; nil if it need not be.
@@ -173,16 +173,16 @@ struct SharedCallMachine {
         }
         let slot = Slot(key: key, transport: ObjectIdentifier(asking.transport))
         let number: UInt64
-        if let open = self.openLookups[slot] {
+        if let open = self.openSearches[slot] {
             number = open
         } else {
             number = self.nextNumber()
-            self.lookups[number] = Lookup(slot: slot)
-            self.openLookups[slot] = number
-            actions.store.append(.lookUp(number, key))
+            self.searches[number] = Search(slot: slot)
+            self.openSearches[slot] = number
+            actions.store.append(.find(number, key))
         }
-        self.lookups[number]?.callers.insert(caller)
-        self.waiters[caller]?.place = .lookup(number)
+        self.searches[number]?.callers.insert(caller)
+        self.waiters[caller]?.place = .search(number)
     }
 
     /// Adds a waiter, whose place the calling function must set.
@@ -200,21 +200,21 @@ struct SharedCallMachine {
         }
     }
 
-    /// Handles the result of a lookup.
+    /// Handles the result of a search.
     mutating func found(
         _ stored: StoredResponse?,
         by number: UInt64,
         at now: APIClock.Moment,
         into actions: inout Actions
     ) {
-        guard let lookup = self.lookups.removeValue(forKey: number) else { return }
-        if self.openLookups[lookup.slot] == number { self.openLookups[lookup.slot] = nil }
+        guard let search = self.searches.removeValue(forKey: number) else { return }
+        if self.openSearches[search.slot] == number { self.openSearches[search.slot] = nil }
         let stored = stored.flatMap { stored in
-            lookup.cleared.contains { $0.covers(lookup.slot.key, stored) } ? nil : stored
+            search.cleared.contains { $0.covers(search.slot.key, stored) } ? nil : stored
         }
         let age = stored?.age(at: now.date)
         var asking: [Caller] = []
-        for caller in self.inOrder(lookup.callers) {
+        for caller in self.inOrder(search.callers) {
             guard let waiter = self.waiters[caller] else { continue }
             guard let stored, let source = Self.source(age, for: waiter.asking) else {
                 self.statistics.misses += 1
@@ -231,7 +231,7 @@ struct SharedCallMachine {
             }
         }
         let calls = self.statistics.calls
-        self.call(lookup.slot, for: asking, revalidating: stored, isCleared: lookup.isCleared, at: now, into: &actions)
+        self.call(search.slot, for: asking, revalidating: stored, isCleared: search.isCleared, at: now, into: &actions)
         let begun = self.statistics.calls - calls
         self.statistics.coalesced += max(0, asking.filter { !$0.isRefresh }.count - begun)
     }
@@ -471,7 +471,7 @@ struct SharedCallMachine {
     private func timedOut(_ waiter: Waiter) -> SocketError {
         let what =
             switch waiter.place {
-            case .lookup: "the cache's store did not answer"
+            case .search: "the cache's store did not answer"
             case .call: "no answer to the call that it shares with others, which wait longer,"
             case .next: "another call for the same was in flight, which had to end before this one began,"
             }
@@ -496,8 +496,8 @@ struct SharedCallMachine {
         guard let place = self.waiters[caller]?.place else { return }
         self.complete(caller, with: .failure(error), into: &actions)
         switch place {
-        case .lookup(let number):
-            self.lookups[number]?.callers.remove(caller)
+        case .search(let number):
+            self.searches[number]?.callers.remove(caller)
         case .next(let number):
             self.calls[number]?.next.remove(caller)
         case .call(let number):
@@ -513,12 +513,12 @@ struct SharedCallMachine {
     /// Drops the answers that `removal` covers, kept ones and those of calls in flight.
     mutating func remove(_ removal: ResponseRemoval, into actions: inout Actions) {
         actions.store.append(.remove(removal))
-        for (number, lookup) in self.lookups {
-            self.lookups[number]?.cleared.append(removal)
-            let owners = Set(lookup.callers.compactMap { self.waiters[$0]?.asking.owner })
-            guard Self.covers(removal, lookup.slot, ownedBy: owners) else { continue }
-            self.lookups[number]?.isCleared = true
-            if self.openLookups[lookup.slot] == number { self.openLookups[lookup.slot] = nil }
+        for (number, search) in self.searches {
+            self.searches[number]?.cleared.append(removal)
+            let owners = Set(search.callers.compactMap { self.waiters[$0]?.asking.owner })
+            guard Self.covers(removal, search.slot, ownedBy: owners) else { continue }
+            self.searches[number]?.isCleared = true
+            if self.openSearches[search.slot] == number { self.openSearches[search.slot] = nil }
         }
         for (number, call) in self.calls {
             guard let slot = call.slot, Self.covers(removal, slot, ownedBy: call.owners) else { continue }

@@ -156,7 +156,7 @@ final class SharedCalls: Sendable {
                 switch operation {
                 case .resume(let continuation):
                     continuation.resume()
-                case .machine(.lookUp(let number, let key)):
+                case .machine(.find(let number, let key)):
                     let stored = await self.store.response(for: key)
                     self.update { state, now, actions in
                         state.machine.found(stored, by: number, at: now, into: &actions)

@@ -293,8 +293,8 @@ final class ClientConnection: LinkReceiver {
         if isStalled {
             self.arrival.stop()
             self.link.giveUp(in: &turn) { !self.isAwaited($0) }
-        } else if let look = self.arrival.nextLook(within: self.writeStallTimeout), self.arrivalTimer == nil {
-            self.arrivalTimer = self.link.loop.setTimer(look) { [weak self] turn in
+        } else if let check = self.arrival.nextCheck(within: self.writeStallTimeout), self.arrivalTimer == nil {
+            self.arrivalTimer = self.link.loop.setTimer(check) { [weak self] turn in
                 guard let self else { return }
                 self.arrivalTimer = nil
                 self.watchArrival(in: &turn)

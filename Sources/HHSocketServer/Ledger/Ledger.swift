@@ -172,7 +172,7 @@ final class Ledger: Sendable {
 
     /// Closes connections if too much is held, and returns unneeded memory to the system. Must be
     /// called periodically, on a thread that may be delayed, even if nothing changes.
-    func look() {
+    func check() {
         if self.isNearlyFull { self.beginEvicting() }
         // The largest amount between two checks counts, too.
         let height = self.height.exchange(0, ordering: .relaxed)

@@ -18,7 +18,7 @@ protocol SilentConnection: AnyObject {
 /// The order of silence of one event loop's connections.
 final class LoopSilence: Sendable {
     /// The largest number of connections that are examined to find one to close.
-    private static let maximumLooks = 64
+    private static let maximumChecks = 64
     /// The time within which the last frame to a client must be sent.
     static let lastWordTime = TimeAmount.milliseconds(50)
 
@@ -58,29 +58,29 @@ final class LoopSilence: Sendable {
     }
 
     /// Checks whether a connection is silent; called periodically.
-    func look(at connection: any SilentConnection, now: NIODeadline) {
+    func check(_ connection: any SilentConnection, now: NIODeadline) {
         guard let place = connection.placeOfSilence else { return }
-        self.look(place, connection, now: now)
+        self.check(place, connection, now: now)
         self.publish()
     }
 
     @discardableResult
-    private func look(
+    private func check(
         _ place: SlotKey,
         _ connection: any SilentConnection,
         now: NIODeadline
     ) -> Bool {
         let (bytes, isBusy) = (connection.bytesReceived, connection.isBusy)
-        return self.order.value.look(place, bytesReceived: bytes, isBusy: isBusy, now: now)
+        return self.order.value.check(place, bytesReceived: bytes, isBusy: isBusy, now: now)
     }
 
     /// Closes the connection that has been silent longest, if that is at least `minimum`.
     ///
     /// - Returns: False if none has, or not among the first.
     func closeOldest(silentFor minimum: TimeAmount, in turn: inout Turn) -> Bool {
-        for _ in 0..<Self.maximumLooks {
+        for _ in 0..<Self.maximumChecks {
             guard let oldest = self.order.value.oldest, turn.now - oldest.since >= minimum else { return false }
-            guard self.look(oldest.place, oldest.element, now: turn.now) else { continue }
+            guard self.check(oldest.place, oldest.element, now: turn.now) else { continue }
             self.remove(oldest.element)
             oldest.element.closeForNewcomer(in: &turn)
             return true

@@ -62,8 +62,8 @@ struct PeerWatch {
     /// The incomplete unit is not awaited any longer.
     mutating func partialWasGivenUp() { self.watch.frameWasGivenUp() }
 
-    mutating func look(
-        at link: LinkState,
+    mutating func check(
+        link: LinkState,
         _ state: PeerState,
         _ times: SessionWatch.Times,
         now: NIODeadline
@@ -83,7 +83,7 @@ struct PeerWatch {
         if state.isIntroduced { self.watch.firstFrameCame() }
         if link.bytesSent != self.bytesSent { self.sentAt = now }
         (self.bytesReceived, self.bytesSent, self.units) = (link.bytesReceived, link.bytesSent, state.units)
-        let rest = self.rest.look(bytes: link.bytesReceived + link.bytesSent - link.channelBytes)
+        let rest = self.rest.check(bytes: link.bytesReceived + link.bytesSent - link.channelBytes)
         let observation = SessionWatch.Observation(
             partialBytes: link.unfinishedBytes,
             waitingBytes: link.channelBytes,

@@ -9,7 +9,7 @@ protocol LoopPeer: SilentConnection {
     /// Whether nothing is served yet: it is closed at once where the server shuts down.
     var isArriving: Bool { get }
     /// Checks the rules of progress.
-    func look(in turn: inout Turn)
+    func check(in turn: inout Turn)
     /// Sends a broadcast, encoded for each listener, unless it is older than the peer.
     ///
     /// - Returns: Whether it was accepted.
@@ -230,7 +230,7 @@ final class ServerLoop: Sendable {
         var place = place
         while place > 0, !self.peers.value.isOver {
             let (peers, next) = self.peers.value.list.slice(before: place, count: Self.sliceLength)
-            for peer in peers { peer.look(in: &turn) }
+            for peer in peers { peer.check(in: &turn) }
             place = next
             guard !self.socketLoop.turnIsOver(turn) else { break }
         }

@@ -304,9 +304,9 @@ final class ServerPeer: LinkHost {
     private var isOpen: Bool { self.phase == .open && self.link?.isOpen == true }
 
     /// Checks the rules of progress, from time to time.
-    func look(in turn: inout Turn) {
+    func check(in turn: inout Turn) {
         let now = turn.now
-        self.loop.silence.look(at: self, now: now)
+        self.loop.silence.check(self, now: now)
         guard self.phase == .open, let link = self.link, link.context != nil, let session = self.session else { return }
         link.settleNow()
         self.account.settle()
@@ -316,7 +316,7 @@ final class ServerPeer: LinkHost {
         }
         self.charge(controlFrames: state.controlFrames, in: &turn)
         guard self.phase == .open else { return }
-        let finding = self.watch.look(at: link.state, state, self.listener.times, now: now)
+        let finding = self.watch.check(link: link.state, state, self.listener.times, now: now)
         if finding.hasProgressed { self.account.progressed(at: now) }
         if finding.rests {
             self.parts.books.ledger.freed(link.releaseRest())

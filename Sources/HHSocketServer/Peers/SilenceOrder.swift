@@ -36,7 +36,7 @@ final class SilenceOrder<Element> {
     ///
     /// - Returns: Whether it is silent.
     @discardableResult
-    func look(_ place: SlotKey, bytesReceived: Int, isBusy: Bool, now: NIODeadline) -> Bool {
+    func check(_ place: SlotKey, bytesReceived: Int, isBusy: Bool, now: NIODeadline) -> Bool {
         let endsSilence = self.entries.with(place) { entry in
             guard isBusy || entry.bytesReceived != bytesReceived else { return false }
             (entry.since, entry.bytesReceived) = (now, bytesReceived)

@@ -15,8 +15,8 @@ final class FrameSession: LinkReceiver {
     /// The time that a client whose bytes could not be decoded may take to read the last answer.
     private static let protocolErrorTime = TimeAmount.seconds(5)
     /// The number of requests after which the duration of the turn is checked, on the fast path and on the slow one.
-    private static let requestsBetweenLooks = 32
-    private static let slowRequestsBetweenLooks: UInt8 = 8
+    private static let requestsBetweenChecks = 32
+    private static let slowRequestsBetweenChecks: UInt8 = 8
 
     private enum Phase {
         case open
@@ -146,7 +146,7 @@ final class FrameSession: LinkReceiver {
             if self.hot.runs.hasStartedHere, self.hot.machine.isAtLimit, self.link.yield(in: &turn) { continue }
             guard try self.receiveNext(&batch, in: &turn) else { return }
             count += 1
-            if count % Self.requestsBetweenLooks == 0 { self.link.endTurnInTime(&turn) }
+            if count % Self.requestsBetweenChecks == 0 { self.link.endTurnInTime(&turn) }
         }
     }
 
@@ -808,7 +808,7 @@ extension FrameSession {
         var count = 0
         while let header = batch.soundHeader(ofType: type, in: serials) {
             count += 1
-            if count % Self.requestsBetweenLooks == 0 { self.link.endTurnInTime(&turn) }
+            if count % Self.requestsBetweenChecks == 0 { self.link.endTurnInTime(&turn) }
             let body = batch.takePayload(of: header).lend()
             let request = ServerRequest(type: header.type, serial: header.serial, body: body)
             do {
@@ -894,7 +894,7 @@ extension FrameSession {
         }
         self.finish(answer, context, run: number, in: &turn)
         self.hot.slowRequests &+= 1
-        if self.hot.slowRequests % Self.slowRequestsBetweenLooks == 0 { self.link.endTurnInTime(&turn) }
+        if self.hot.slowRequests % Self.slowRequestsBetweenChecks == 0 { self.link.endTurnInTime(&turn) }
     }
 
     /// Returns the status for an error: nothing is sent of an error that has none, and all of it is logged.

@@ -114,7 +114,8 @@ import Testing
     }
 
     /// Whichever ends first, the time for its rest or that for the attempt.
-    @Test(arguments: [900, 60_000]) func refusalWhoseBodyDoesNotEndIsReportedWithItsBeginning(timeout: Int) async throws {
+    @Test(arguments: [900, 60_000])
+    func refusalWhoseBodyDoesNotEndIsReportedWithItsBeginning(timeout: Int) async throws {
         let server = try await Server { _, _ in
             .raw("HTTP/1.1 401 Unauthorized\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
         }

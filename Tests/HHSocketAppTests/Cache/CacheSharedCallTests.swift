@@ -312,7 +312,7 @@ import Testing
         #expect(world.calls.count == 2)
     }
 
-    @Test func callerDuringALookUpSharesIt() {
+    @Test func callerDuringASearchSharesIt() {
         var world = CacheWorld()
         _ = world.askOnly(1, world.asking())
         _ = world.askOnly(2, world.asking(CacheWorld.request(), .reloading))
@@ -409,7 +409,7 @@ import Testing
         #expect(world.texts(of: caller) == ["timeout"])
         world.runStore()
         #expect(world.begun.isEmpty && world.completions.count == 1)
-        #expect(world.machine.lookupCount == 0)
+        #expect(world.machine.searchCount == 0)
     }
 
     @Test func callersThatHaveGoneHaveNoAlarms() {
@@ -446,14 +446,14 @@ import Testing
         #expect(world.kept.values.map(\.response.string) == ["the new user's"])
     }
 
-    @Test func lookUpDuringALogoutFindsNothing() {
+    @Test func searchDuringALogoutFindsNothing() {
         var world = CacheWorld()
         world.ask(1)
         world.answer("the old user's")
         _ = world.askOnly(2, world.asking())
         // The cache is cleared when the store has read the answer, but not delivered it yet.
-        guard case .lookUp(let number, let key)? = world.operations.popLast() else {
-            Issue.record("nothing was looked up")
+        guard case .find(let number, let key)? = world.operations.popLast() else {
+            Issue.record("nothing was searched for")
             return
         }
         let read = world.kept[key]
@@ -498,7 +498,7 @@ import Testing
         world.runStore()
         world.answer("both's", call: world.begun[2])
         #expect(world.kept.values.map(\.response.string) == ["b's"])
-        // Another manager's lookup does not find the cleared manager's answer either.
+        // Another manager's search does not find the cleared manager's answer either.
         #expect(world.texts(of: last) == [])
         world.answer("b's own", call: world.begun[3])
         #expect(Set(world.kept.values.map(\.response.string)) == ["b's", "b's own"])

@@ -222,7 +222,7 @@ import Testing
         let first = self.starts(of: &calls, at: 0)
         #expect(Set(first.map(\.place)) == [0, 1, 2])
         #expect(self.body.isEchoed(by: first[2].request.body, number: 3))
-        #expect(calls.nextLook == nil)
+        #expect(calls.nextCheck == nil)
         let optionalNext = calls.answered(first[1].place, with: first[1].request.body, now: 1_500)
         let next = try #require(optionalNext)
         #expect(next.place == first[1].place)
@@ -247,11 +247,11 @@ import Testing
         // One call every 100.
         var calls = self.calls(inFlight: 2, rate: 1e7)
         #expect(self.starts(of: &calls, at: 0).count == 1)
-        #expect(calls.nextLook == 100)
+        #expect(calls.nextCheck == 100)
         let second = self.starts(of: &calls, at: 1_050)
         #expect(second.count == 1)
         // A completion makes the next check.
-        #expect(calls.nextLook == nil)
+        #expect(calls.nextCheck == nil)
         // The call was due at 100: that counts, and is before the window.
         #expect(calls.answered(second[0].place, with: second[0].request.body, now: 1_100) == nil)
         #expect(calls.tally.calls == 1)
@@ -262,7 +262,7 @@ import Testing
     @Test func callsDueBeforeTheEndStartAtTheEndIfThereIsRoom() throws {
         var calls = self.calls(inFlight: 100, rate: 1e7)
         #expect(self.starts(of: &calls, at: 1_950).count == 20)
-        #expect(calls.nextLook == 2_000)
+        #expect(calls.nextCheck == 2_000)
         #expect(self.starts(of: &calls, at: 2_000).isEmpty)
         #expect(!calls.isOver)
         var late = self.calls(inFlight: 100, rate: 1e7)

@@ -86,7 +86,7 @@ import Darwin
     }
 
     @Test(arguments: ["-x", "-", "--", "--help", "-.", "..."])
-    func idsMayLookLikeOptions(id: String) async throws {
+    func idsMayResembleOptions(id: String) async throws {
         try await self.withStore { address, folder, _ in
             let path = try self.write(Data("hello".utf8), folder)
             let put = try await Command.run(["put", path, address, "--id=\(id)"])

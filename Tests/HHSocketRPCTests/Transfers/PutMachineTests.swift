@@ -217,7 +217,7 @@ extension TransferFile {
         #expect(!machine.isOver)
     }
 
-    @Test func aWrongHashHasTheSourceLookedAtAndTheContentSentOnceMore() {
+    @Test func aWrongHashHasTheSourceCheckedAndTheContentSentOnceMore() {
         var machine = self.machine(100)
         _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
         #expect(self.fail(&machine, .wrongHash) == ["abandon", "rehash"])

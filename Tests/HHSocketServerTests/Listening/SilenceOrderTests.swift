@@ -23,14 +23,14 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     @Test func bytesAndRequestsInFlightEndASilence() {
         let places = ["first", "second", "third"].map { order.insert($0, bytesReceived: 0, now: start) }
         for (place, (bytes, isBusy)) in zip(places, [(12, false), (0, true), (0, false)]) {
-            let isSilent = order.look(place, bytesReceived: bytes, isBusy: isBusy, now: start + .seconds(1))
+            let isSilent = order.check(place, bytesReceived: bytes, isBusy: isBusy, now: start + .seconds(1))
             #expect(isSilent == (bytes == 0 && !isBusy))
         }
         #expect(order.oldest?.element == "third" && order.oldest?.since == start)
         order.remove(places[2])
         #expect(order.oldest?.element == "first" && order.oldest?.since == start + .seconds(1))
         // An unchanged number of bytes is no activity.
-        #expect(order.look(places[0], bytesReceived: 12, isBusy: false, now: start + .seconds(2)) == true)
+        #expect(order.check(places[0], bytesReceived: 12, isBusy: false, now: start + .seconds(2)) == true)
         #expect(order.oldest?.bytesReceived == 12)
     }
 
@@ -39,7 +39,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         order.remove(first)
         order.remove(first)
         #expect(order.oldest == nil)
-        #expect(order.look(first, bytesReceived: 1, isBusy: false, now: start) == true)
+        #expect(order.check(first, bytesReceived: 1, isBusy: false, now: start) == true)
         #expect(order.insert("second", bytesReceived: 0, now: start).index == first.index)
         order.remove(first)
         #expect(order.oldest?.element == "second")
@@ -61,7 +61,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
                 let index = Int.random(in: model.indices, using: &random)
                 var entry = model.remove(at: index)
                 (entry.bytes, entry.since) = (entry.bytes + 1, now)
-                order.look(entry.place, bytesReceived: entry.bytes, isBusy: false, now: now)
+                order.check(entry.place, bytesReceived: entry.bytes, isBusy: false, now: now)
                 model.append(entry)
             default:
                 model.append((id, order.insert(id, bytesReceived: 0, now: now), 0, now))

@@ -129,7 +129,7 @@ import Testing
                 }
             }
             .bind(host: "127.0.0.1", port: 0).get()
-        let clock = SweepClock([loop], every: .seconds(1), time: configuration.time) { parts.books.ledger.look() }
+        let clock = SweepClock([loop], every: .seconds(1), time: configuration.time) { parts.books.ledger.check() }
         let port = try #require(listener.localAddress?.port)
         let endpoint = Endpoint(host: "127.0.0.1", port: port)
         let result = await Result { try await body(Host(endpoint: endpoint, loops: [loop], parts: parts)) }

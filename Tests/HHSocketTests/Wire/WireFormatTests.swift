@@ -82,8 +82,8 @@ import Testing
             $0.heartbeat = .init(type: 0, pingedBy: .both)
             $0.response = [.type(), .serial(), .length()]
         },
-        Nonsense(.pingLooksLikeAnswer) { $0.heartbeat = .init(type: 0, pingedBy: .both, pingStatus: .ok) },
-        Nonsense(.pingLooksLikeAnswer) {
+        Nonsense(.pingResemblesAnswer) { $0.heartbeat = .init(type: 0, pingedBy: .both, pingStatus: .ok) },
+        Nonsense(.pingResemblesAnswer) {
             $0.heartbeat = .init(type: 0, pingedBy: .both)
             $0.okStatus = 0
         },

@@ -113,7 +113,7 @@ struct EchoCalls: Sendable {
 
     /// The time of the next call of ``nextStart(_:)``, even if no call completes before; nil if the next completion is
     /// soon enough.
-    var nextLook: UInt64? {
+    var nextCheck: UInt64? {
         guard self.phase == .running, !self.idle.isEmpty, let schedule = self.schedule else { return nil }
         return min(schedule.next, self.tally.window.end)
     }

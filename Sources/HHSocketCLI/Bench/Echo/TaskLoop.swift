@@ -46,7 +46,7 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
     #endif
     private var reading: UInt64 = 0
     private var publishing: RepeatedTask?
-    private var isLookScheduled = false
+    private var isCheckScheduled = false
     private var hasCancelled = false
     private var whenOver: CheckedContinuation<EchoTally, any Error>?
 
@@ -160,16 +160,16 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
         if self.calls.isOver {
             self.end()
         } else {
-            self.scheduleLook()
+            self.scheduleCheck()
         }
     }
 
-    private func scheduleLook() {
-        guard !self.isLookScheduled, let time = self.calls.nextLook else { return }
-        self.isLookScheduled = true
+    private func scheduleCheck() {
+        guard !self.isCheckScheduled, let time = self.calls.nextCheck else { return }
+        self.isCheckScheduled = true
         self.eventLoop.scheduleTask(deadline: .uptimeNanoseconds(time)) {
             self.callbacks.run {
-                self.isLookScheduled = false
+                self.isCheckScheduled = false
                 self.poll(Uptime.now)
             }
         }

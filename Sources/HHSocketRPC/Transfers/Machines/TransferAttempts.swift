@@ -53,7 +53,7 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
     private var lastProgress = NIODeadline.uptimeNanoseconds(0)
     /// The time at which bytes last moved in this attempt, or at which it began.
     private var lastMovement = NIODeadline.uptimeNanoseconds(0)
-    private var lastLook = NIODeadline.uptimeNanoseconds(0)
+    private var lastCheck = NIODeadline.uptimeNanoseconds(0)
     /// The number of bytes that have moved in this attempt.
     private var moved: UInt64 = 0
     /// Whether that was enough for its connection to count as having been ready.
@@ -84,7 +84,7 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
         case .waiting(let until): deadline = min(self.stalls, until)
         case .open, .replacing: deadline = min(self.stalls, self.replaces)
         }
-        return min(deadline, self.lastLook + Self.tick)
+        return min(deadline, self.lastCheck + Self.tick)
     }
 
     private var replaces: NIODeadline { self.moment(self.settings.timeout / 3, after: self.lastMovement) }
@@ -94,7 +94,7 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
     /// The transfer depends on a connection from now on: a stream is opened.
     mutating func begin(now: NIODeadline) {
         self.lastProgress = now
-        self.lastLook = now
+        self.lastCheck = now
         self.open()
     }
 
@@ -194,8 +194,8 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
 
     /// The time for which the process was suspended counts for nothing.
     private mutating func noteSuspension(_ now: NIODeadline) {
-        let gap = now - self.lastLook
-        self.lastLook = max(now, self.lastLook)
+        let gap = now - self.lastCheck
+        self.lastCheck = max(now, self.lastCheck)
         guard gap > Self.suspension else { return }
         self.lastProgress = min(now, self.lastProgress + gap)
         self.lastMovement = min(now, self.lastMovement + gap)

@@ -42,7 +42,7 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
     }
 
     override func received(_ item: ByteBuffer, in turn: inout Turn) {
-        self.lookAtTraffic(in: &turn)
+        self.checkTraffic(in: &turn)
         if let part = TransferPart(item: item) { return self.received(part.offset, part.bytes, in: &turn) }
         guard let message = try? Hhsocket_GetItem(serializedBytes: item.readableBytesView) else {
             return self.decide(in: &turn) { machine, _ in machine.receivedNonsense() }
@@ -70,7 +70,7 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
         self.content = nil
     }
 
-    override func lookAtTraffic(in turn: inout Turn) {
+    override func checkTraffic(in turn: inout Turn) {
         guard let traffic = self.traffic(asksSystem: false), traffic.received > self.receivedBytes else { return }
         let bytes = traffic.received - self.receivedBytes
         self.receivedBytes = traffic.received

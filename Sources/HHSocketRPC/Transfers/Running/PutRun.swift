@@ -38,7 +38,7 @@ final class PutRun: TransferRun<PutMachine<SystemRandomNumberGenerator>>, @unche
         self.share = AcknowledgedShare()
         self.isProved = false
         // Bytes that were acknowledged before do not belong to the stream.
-        self.lookAtTraffic(in: &turn)
+        self.checkTraffic(in: &turn)
     }
 
     override func received(_ item: ByteBuffer, in turn: inout Turn) {
@@ -57,7 +57,7 @@ final class PutRun: TransferRun<PutMachine<SystemRandomNumberGenerator>>, @unche
         self.decide(in: &turn) { $0.received(report, now: $1) }
     }
 
-    override func lookAtTraffic(in turn: inout Turn) {
+    override func checkTraffic(in turn: inout Turn) {
         guard let traffic = self.traffic(asksSystem: true) else { return }
         let bytes = self.share.update(sent: traffic.sent, acknowledged: traffic.acknowledgedOnConnection)
         if bytes > 0 { self.decide(in: &turn) { $0.acknowledged(bytes, now: $1) } }
@@ -210,7 +210,7 @@ final class PutRun: TransferRun<PutMachine<SystemRandomNumberGenerator>>, @unche
 
     private func hasRoom(in turn: inout Turn) {
         // A connection may break before the next periodic check.
-        if !self.isProved { self.lookAtTraffic(in: &turn) }
+        if !self.isProved { self.checkTraffic(in: &turn) }
         self.decide(in: &turn) { $0.hasRoom(now: $1) }
     }
 

@@ -61,7 +61,7 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
     func streamOpened(in turn: inout Turn) {}
     func received(_ item: ByteBuffer, in turn: inout Turn) {}
     /// Reports the progress of the stream to the machine.
-    func lookAtTraffic(in turn: inout Turn) {}
+    func checkTraffic(in turn: inout Turn) {}
     func cancelled(discarding: Bool, in turn: inout Turn) {}
     /// Ends the work on files; the unfinished file is kept.
     func closeFiles() {}
@@ -208,7 +208,7 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
             let id = self.host.loop.setTimer(deadline) { turn in
                 self.timer = nil
                 guard !self.isOver else { return }
-                self.lookAtTraffic(in: &turn)
+                self.checkTraffic(in: &turn)
                 self.decide(in: &turn) { $0.timePassed(now: $1) }
                 self.armTimer()
             }

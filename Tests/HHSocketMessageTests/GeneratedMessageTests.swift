@@ -63,7 +63,7 @@ import Foundation
         #expect(copy.hashValue == Every_Thing_Scalars().hashValue)
     }
 
-    @Test func messageWithinAMessageIsChangedInPlace() throws {
+    @Test func messageWithinAMessageIsChangedWithoutACopy() throws {
         var message = Every_Thing_Node()
         message.next.next.value = 3
         #expect(message.hasNext && message.next.hasNext)

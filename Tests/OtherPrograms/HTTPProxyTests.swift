@@ -282,10 +282,10 @@ import Testing
             let certificate = try HTTPProxyTests.certificate(in: folder)
             var page = try OperationsPageConfiguration("nginx", ports: ports, certificate: certificate)
             // Its default folders belong to root.
-            let places = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map {
+            let folders = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map {
                 "\($0)_temp_path \(folder.file($0));"
             }
-            try page.replace("http {", "http {\naccess_log off;\n\(places.joined(separator: "\n"))")
+            try page.replace("http {", "http {\naccess_log off;\n\(folders.joined(separator: "\n"))")
             let configuration = page
             let securePort = try await RealProxy.freePort()
             let arguments: (String) -> [String] = { ["-g", "daemon off;", "-c", $0] }

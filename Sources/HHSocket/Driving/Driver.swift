@@ -247,11 +247,11 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
     package func notConnected() -> SocketError {
         if case .held(let reason) = self.machine.phase, reason.code == .networkUnreachable { return reason }
         let last = self.machine.lastError
-        let place = (last?.endpoint ?? self.configuration.servers.first).map { " to \($0)" } ?? ""
+        let target = (last?.endpoint ?? self.configuration.servers.first).map { " to \($0)" } ?? ""
         let why = last.map { "; the last failure: \($0.message)" } ?? "; call connect() first"
         return SocketError(
             .notConnected,
-            message: "there is no connection\(place)\(why)",
+            message: "there is no connection\(target)\(why)",
             underlying: last,
             endpoint: last?.endpoint ?? self.configuration.servers.first
         )

@@ -60,8 +60,8 @@ private struct MessageHandler<Message: InboxElement>: TurnHandler {
     let handler: @Sendable (Message) -> Void
     let message: Message
 
-    static func run(at place: UnsafeMutableRawPointer) {
-        let this = place.takeHandler(Self.self)
+    static func run(at pointer: UnsafeMutableRawPointer) {
+        let this = pointer.takeHandler(Self.self)
         this.handler(this.message)
     }
 }

@@ -39,7 +39,7 @@ package struct LanePayload: Sendable {
 /// The payloads that one serial has to send. They are sent in order, and take turns with those of other lanes.
 struct StreamLane: Sendable {
     /// The place where a lane waits.
-    enum Place: Hashable, Sendable {
+    enum Position: Hashable, Sendable {
         /// It has nothing to send.
         case none
         /// In the queue, with a payload that costs nothing.
@@ -70,7 +70,7 @@ struct StreamLane: Sendable {
     private(set) var payloads: Deque<LanePayload> = []
     /// The number of payloads at the front that were detached.
     private var detachedCount = 0
-    var place = Place.none
+    var position = Position.none
     /// The number of its valid place in a line; 0 without one.
     var ticket: UInt64 = 0
     /// The cost of its waiting items, as far as it is known before they are divided.
@@ -94,7 +94,7 @@ struct StreamLane: Sendable {
     var isCovered: Bool { self.itemCost <= self.window.free }
 
     /// The part of the connection's credit that it claims in its present place.
-    var dueClaim: UInt64 { self.place == .item ? min(self.itemCost, self.window.free) : 0 }
+    var dueClaim: UInt64 { self.position == .item ? min(self.itemCost, self.window.free) : 0 }
 
     /// The kind of the next payload; nil if none waits.
     var nextKind: LanePayload.Kind? { self.payloads.isEmpty ? nil : self.payloads[0].kind }
@@ -129,10 +129,10 @@ struct StreamLane: Sendable {
     ///
     /// - Returns: The lane's place, the change of its claim there, and whether the stream's credit suffices for all
     ///   waiting payloads.
-    mutating func append(_ payload: LanePayload) -> (place: Place, claim: ClaimChange, isCovered: Bool) {
+    mutating func append(_ payload: LanePayload) -> (position: Position, claim: ClaimChange, isCovered: Bool) {
         self.itemCost += payload.cost
         self.payloads.append(payload)
-        return (self.place, self.updateClaim(), self.isCovered)
+        return (self.position, self.updateClaim(), self.isCovered)
     }
 
     /// Sets the claim to the value that is due.
@@ -157,7 +157,7 @@ struct StreamLane: Sendable {
         var isWhole: Bool
         /// The kind of the next payload; nil if none waits.
         var next: LanePayload.Kind?
-        var place = Place.none
+        var position = Position.none
         var sender = Sender.proceeds
         /// The change of the claim in the lane's present place.
         var claim = ClaimChange(old: 0, new: 0)
@@ -166,7 +166,7 @@ struct StreamLane: Sendable {
     /// Removes the next `length` bytes.
     mutating func take(_ length: Int) -> Part? {
         guard var part = self.takePart(length) else { return nil }
-        (part.next, part.place, part.sender) = (self.nextKind, self.place, self.sender)
+        (part.next, part.position, part.sender) = (self.nextKind, self.position, self.sender)
         part.claim = self.updateClaim()
         return part
     }

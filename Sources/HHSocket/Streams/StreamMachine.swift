@@ -113,5 +113,5 @@ extension StreamMachine where Self: ~Copyable {
     /// The window of items that this side receives.
     package var receiveWindow: ReceiveWindow { self.table.connection }
     /// The number of places that waiting payloads occupy, including stubs.
-    package var occupiedPlaces: Int { self.table.occupiedPlaces }
+    package var occupiedSlots: Int { self.table.occupiedSlots }
 }

@@ -83,7 +83,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
     /// The number of lanes.
     package var laneCount: Int { self.lanes.count }
     /// The number of places that lanes occupy, stubs included.
-    package var occupiedPlaces: Int {
+    package var occupiedSlots: Int {
         self.freeLine.count + self.itemLine.count + self.wanting.count + self.roomLine.count + self.creditLine.count
             + self.cancels.count
     }
@@ -184,7 +184,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
         self.countWaiting(length + Self.payloadOverhead, kind)
         self.waitingCount += 1
         self.follow(entered.claim)
-        if entered.place == .none { self.enterLine(key) }
+        if entered.position == .none { self.enterLine(key) }
         return entered.isCovered
     }
 
@@ -279,9 +279,9 @@ package struct StreamScheduler: ~Copyable, Sendable {
     ///
     /// - Returns: Whether it has an effect.
     mutating func grant(_ credit: UInt64, to key: SlotKey) -> Bool {
-        let former = self.lanes.with(key) { $0.window.grant(credit) ? $0.place : nil }
-        guard let place = former ?? nil else { return false }
-        if place == .stream || place == .whole {
+        let former = self.lanes.with(key) { $0.window.grant(credit) ? $0.position : nil }
+        guard let position = former ?? nil else { return false }
+        if position == .stream || position == .whole {
             self.removeFromLine(key)
             self.enterLine(key)
         } else {
@@ -326,14 +326,14 @@ package struct StreamScheduler: ~Copyable, Sendable {
     private mutating func enterLine(_ key: SlotKey) {
         guard let (next, priority) = self.lanes.with(key, { ($0.nextKind, $0.priority) }) else { return }
         guard let kind = next else {
-            self.lanes.with(key) { $0.place = .none }
+            self.lanes.with(key) { $0.position = .none }
             return self.updateClaim(key)
         }
         self.lastTicket += 1
         let ticket = self.lastTicket
         self.lanes.with(key) { lane in
             lane.ticket = ticket
-            lane.place = kind == .item ? .item : .free
+            lane.position = kind == .item ? .item : .free
         }
         let entry = LaneLine.Entry(lane: key, ticket: self.lastTicket)
         if kind == .item {
@@ -347,8 +347,8 @@ package struct StreamScheduler: ~Copyable, Sendable {
     /// Removes a lane from its queue before its turn.
     private mutating func removeFromLine(_ key: SlotKey) {
         let former = self.lanes.with(key) { lane in
-            defer { (lane.ticket, lane.place) = (0, .none) }
-            return lane.place
+            defer { (lane.ticket, lane.position) = (0, .none) }
+            return lane.position
         }
         guard let former else { return }
         switch former {
@@ -426,11 +426,11 @@ package struct StreamScheduler: ~Copyable, Sendable {
     }
 
     /// Removes the first lane with an item from the queue, until credit arrives.
-    private mutating func setAside(_ key: SlotKey, _ place: StreamLane.Place) {
+    private mutating func setAside(_ key: SlotKey, _ position: StreamLane.Position) {
         self.itemLine.popFirst()
         let price = self.lanes.with(key) { lane -> Price? in
-            lane.place = place
-            if place == .whole {
+            lane.position = position
+            if position == .whole {
                 let length = min(lane.nextLength, StreamFrames.maximumPieceLength)
                 return Price(cost: StreamFrames.cost(length), ticket: lane.ticket)
             }
@@ -466,7 +466,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
     /// - Parameter part: The part of its first payload that was sent.
     private mutating func takeTurn(of key: SlotKey, in line: Line, after part: StreamLane.Part) {
         // The only lane has the next turn as well, unless another line has waited for longer.
-        if let next = part.next, (next == .item) == (part.place == .item), self.isAlone(in: line) { return }
+        if let next = part.next, (next == .item) == (part.position == .item), self.isAlone(in: line) { return }
         switch line {
         case .free: self.freeLine.popFirst()
         case .item: self.itemLine.popFirst()

@@ -211,7 +211,7 @@ package struct StreamTable: ~Copyable {
     /// Whether there is an incomplete payload.
     var hasUnfinished: Bool { self.unfinishedCount > 0 || self.assembler.isGathering }
     /// The number of places that waiting payloads occupy, including stubs.
-    var occupiedPlaces: Int { self.scheduler.occupiedPlaces + self.timers.occupiedPlaces }
+    var occupiedSlots: Int { self.scheduler.occupiedSlots + self.timers.occupiedSlots }
     private var maximumHeld: UInt64 { UInt64(max(0, self.settings.maximumHeldBytes)) }
 
     mutating func find(_ serial: UInt32) -> SlotKey? {

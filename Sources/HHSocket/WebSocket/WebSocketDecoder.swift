@@ -433,8 +433,8 @@ package struct WebSocketDecoder: Sendable {
                 var (header, index, count, messages) = (first, 0, 0, 0)
                 while true {
                     let payload = UnsafeRawBufferPointer(rebasing: bytes[index..<index + header.length])
-                    let place = UnsafeMutableRawBufferPointer(rebasing: target[count..<count + header.length])
-                    if var mask = header.mask { mask.copy(payload, to: place) } else { place.copyMemory(from: payload) }
+                    let space = UnsafeMutableRawBufferPointer(rebasing: target[count..<count + header.length])
+                    if var mask = header.mask { mask.copy(payload, to: space) } else { space.copyMemory(from: payload) }
                     index += header.length
                     count += header.length
                     messages += 1

@@ -74,7 +74,7 @@ struct SharedCallMachine {
         var transport: ObjectIdentifier
     }
 
-    private enum Place: Equatable {
+    private enum Stage: Equatable {
         case search(UInt64)
         /// Waits for this call's answer.
         case call(UInt64)
@@ -87,7 +87,7 @@ struct SharedCallMachine {
         /// The rank of the caller. Callers are answered in the order in which they asked.
         var order: UInt64
         var deadline: NIODeadline
-        var place: Place
+        var stage: Stage
     }
 
     private struct Search {
@@ -182,7 +182,7 @@ struct SharedCallMachine {
             actions.store.append(.find(number, key))
         }
         self.searches[number]?.callers.insert(caller)
-        self.waiters[caller]?.place = .search(number)
+        self.waiters[caller]?.stage = .search(number)
     }
 
     /// Adds a waiter, whose place the calling function must set.
@@ -191,7 +191,7 @@ struct SharedCallMachine {
         let timeout = now.time.advanced(clamping: TimeAmount(clamping: asking.timeout))
         let deadline = min(timeout, asking.request.deadline ?? .distantFuture)
         let order = self.nextNumber()
-        self.waiters[caller] = Waiter(asking: asking, order: order, deadline: deadline, place: .call(0))
+        self.waiters[caller] = Waiter(asking: asking, order: order, deadline: deadline, stage: .call(0))
         self.alarms.insert(deadline, caller)
         // The alarms of completed callers are still in the heap.
         if self.alarms.isCrowded(owners: self.waiters.count) {
@@ -269,11 +269,11 @@ struct SharedCallMachine {
             guard let asking = self.waiters[caller]?.asking else { continue }
             if asking.policy == .reloading {
                 self.calls[open]?.next.insert(caller)
-                self.waiters[caller]?.place = .next(open)
+                self.waiters[caller]?.stage = .next(open)
             } else {
                 self.calls[open]?.callers.insert(caller)
                 self.calls[open]?.owners.insert(asking.owner)
-                self.waiters[caller]?.place = .call(open)
+                self.waiters[caller]?.stage = .call(open)
             }
         }
     }
@@ -293,7 +293,7 @@ struct SharedCallMachine {
             guard let waiter = self.waiters[caller] else { continue }
             call.endsAt = max(call.endsAt, waiter.deadline)
             call.owners.insert(waiter.asking.owner)
-            self.waiters[caller]?.place = .call(number)
+            self.waiters[caller]?.stage = .call(number)
         }
         var request = first.asking.request
         request.timeout = Duration(max(.zero, call.endsAt - now.time))
@@ -463,14 +463,14 @@ struct SharedCallMachine {
     /// The time at which a caller times out. If its call times out no later, the caller waits a little longer, since
     /// the call reports the timeout itself, with a better reason.
     private func due(_ waiter: Waiter) -> NIODeadline {
-        guard case .call(let number) = waiter.place, let call = self.calls[number], call.endsAt <= waiter.deadline
+        guard case .call(let number) = waiter.stage, let call = self.calls[number], call.endsAt <= waiter.deadline
         else { return waiter.deadline }
         return waiter.deadline.advanced(clamping: TimeAmount(clamping: Self.grace))
     }
 
     private func timedOut(_ waiter: Waiter) -> SocketError {
         let what =
-            switch waiter.place {
+            switch waiter.stage {
             case .search: "the cache's store did not answer"
             case .call: "no answer to the call that it shares with others, which wait longer,"
             case .next: "another call for the same was in flight, which had to end before this one began,"
@@ -483,7 +483,7 @@ struct SharedCallMachine {
     }
 
     private func delivery(of waiter: Waiter) -> SocketError.Delivery {
-        if case .call = waiter.place { .sentUnknown } else { .notSent }
+        if case .call = waiter.stage { .sentUnknown } else { .notSent }
     }
 
     /// Completes a caller before its answer has arrived. Cancels its call if no other caller waits for it.
@@ -493,9 +493,9 @@ struct SharedCallMachine {
         at now: APIClock.Moment,
         into actions: inout Actions
     ) {
-        guard let place = self.waiters[caller]?.place else { return }
+        guard let stage = self.waiters[caller]?.stage else { return }
         self.complete(caller, with: .failure(error), into: &actions)
-        switch place {
+        switch stage {
         case .search(let number):
             self.searches[number]?.callers.remove(caller)
         case .next(let number):

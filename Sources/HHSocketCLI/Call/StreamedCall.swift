@@ -62,11 +62,11 @@ final class StreamedCall: Sendable {
                 metrics = stream.metrics
             }
             for try await body in stream.items where failure == nil {
-                let place = stream.place
+                let address = stream.address
                 let item = StreamedItem(
                     body: body,
-                    serial: place?.serial ?? 0,
-                    server: place?.endpoint,
+                    serial: address?.serial ?? 0,
+                    server: address?.endpoint,
                     duration: clock.now - begin
                 )
                 do throws(StandardOutput.Failure) {

@@ -225,7 +225,7 @@ final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable 
     @inline(__always)
     func send(_ request: consuming SocketRequest, _ end: consuming CallEnd, identifier: Int, in turn: inout Turn) {
         let key = self.sendNow(request, end, identifier: identifier, in: &turn)
-        self.hot.table.place(of: key).initialize(to: request)
+        self.hot.table.slot(of: key).initialize(to: request)
     }
 
     /// Sends a request with the next flush, and enters its call.

@@ -68,7 +68,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
     private(set) var connection = CallTable.noConnection
     private var calls = SlotTable<Entry>()
     /// The memory beside the entries, at their indices. Not in them: an entry would be copied with it.
-    private var kept = Places<Call.Kept>()
+    private var kept = Slots<Call.Kept>()
     /// The serials of calls in flight, which lead to the indices of their entries.
     private var serials: Serials
     private var alarms = Alarms()
@@ -122,7 +122,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
     /// as many entries as there were concurrent calls at the peak.
     private mutating func shrink() {
         guard self.calls.releaseMemory(keeping: Self.slotsKept) else { return }
-        self.kept = Places()
+        self.kept = Slots()
         self.alarms = Alarms()
         self.waiting.removeStubs()
     }
@@ -133,7 +133,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
     }
 
     /// Adds a new call and begins its first attempt. Requires ``canSend``. A call that keeps anything must be given it
-    /// at ``place(of:)`` before the table is used again.
+    /// at ``slot(of:)`` before the table is used again.
     ///
     /// - Parameter serial: The serial that ``nextSerialToSend()`` has just returned.
     @inline(__always)
@@ -151,7 +151,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
 
     /// The memory beside an entry.
     @inline(__always)
-    mutating func place(of key: DispatchKey) -> UnsafeMutablePointer<Call.Kept> {
+    mutating func slot(of key: DispatchKey) -> UnsafeMutablePointer<Call.Kept> {
         Self.reserve(key.index, in: &self.kept, self.calls)
         return self.kept[Int(key.index)]
     }
@@ -160,7 +160,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
     @inline(__always)
     private static func reserve(
         _ index: UInt32,
-        in kept: inout Places<Call.Kept>,
+        in kept: inout Slots<Call.Kept>,
         _ calls: borrowing SlotTable<Entry>
     ) {
         kept.reserve(Int(index)) { calls.hasElement(at: UInt32($0)) && calls[UInt32($0)].keeps }
@@ -557,7 +557,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
     private mutating func flight(at index: UInt32) -> Flight? {
         if let flight = self.calls[index].existingFlight { return flight }
         let key = self.calls.key(at: index)
-        let (facts, deadline, kept) = (self.calls[index].facts, self.calls[index].deadline, self.place(of: key))
+        let (facts, deadline, kept) = (self.calls[index].facts, self.calls[index].deadline, self.slot(of: key))
         return self.calls[index].call?.makeFlight(facts, kept: kept, key: key, deadline: deadline)
     }
 

@@ -172,5 +172,5 @@ extension SocketStream {
 
 extension SocketStream {
     /// The place where the stream is, or was last, open; nil before.
-    package var place: StreamPlace? { self.call.state.withLockedValue { $0.place } }
+    package var address: StreamAddress? { self.call.state.withLockedValue { $0.address } }
 }

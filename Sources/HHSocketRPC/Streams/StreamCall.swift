@@ -31,7 +31,7 @@ final class StreamCall: CallParty {
         /// Whether the opening has been handed to a connection.
         var isOpen = false
         /// The serial and the server of the opening that was handed to a connection last.
-        var place: StreamPlace?
+        var address: StreamAddress?
         /// The result, once there is one.
         var end: Result<SocketResponse, SocketError>?
         /// Whether the client is failing over, or the server is shutting down.
@@ -153,7 +153,7 @@ final class StreamCall: CallParty {
     func opened(
         _ id: StreamID,
         on connection: ConnectionID,
-        at place: StreamPlace,
+        at address: StreamAddress,
         compression: CompressionPolicy?,
         limits: (quiet: UInt64, most: UInt64),
         in turn: inout Turn
@@ -162,7 +162,7 @@ final class StreamCall: CallParty {
         self.current.id = id
         let openers = self.state.withLockedValue { state in
             state.isOpen = true
-            state.place = place
+            state.address = address
             state.reportLimits = limits
             state.isDraining = false
             defer { state.openers = [] }

@@ -62,7 +62,7 @@ final class ClientGreeting {
         guard answer.agreement != nil, let authenticate = parts.rules.hello.authenticate else {
             return self.greet(answer, host, in: &turn)
         }
-        let place = NIOLoopBound((greeting: self, host: host), eventLoop: self.link.loop.eventLoop)
+        let bound = NIOLoopBound((greeting: self, host: host), eventLoop: self.link.loop.eventLoop)
         self.authentication = parts.services.authentications.begin(from: .init(session.remoteAddress)) { [answer] in
             var answer = answer
             var isOurFault = false
@@ -83,14 +83,14 @@ final class ClientGreeting {
                 }
             }
             session.port.onLoop { [answer, isOurFault] _, turn in
-                let (greeting, host) = place.value
+                let (greeting, host) = bound.value
                 greeting.greet(answer, host, in: &turn)
                 host.wasGreeted(in: &turn)
                 // If it stayed connected, it would have no identity for the connection's lifetime.
                 if isOurFault { greeting.dismissUnauthenticated(in: &turn) }
             }
         } refused: {
-            session.port.onLoop { place.value.greeting.refuseAuthentication(place.value.host, in: &$1) }
+            session.port.onLoop { bound.value.greeting.refuseAuthentication(bound.value.host, in: &$1) }
         }
         guard self.authentication != nil else { return self.refuseAuthentication(host, in: &turn) }
         self.peer.authenticationChanged(isUnderWay: true, now: turn.now)

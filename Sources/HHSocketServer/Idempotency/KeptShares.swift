@@ -151,21 +151,21 @@ struct KeptShares: ~Copyable, Sendable {
     // MARK: The lists
 
     private mutating func append(_ record: Record) {
-        let place = self.records.append(record)
+        let slot = self.records.append(record)
         var holding = self.holdings[record.owner] ?? Holding()
         if let newest = holding.newest {
-            self.records.with(newest) { $0.ownersNext = place }
+            self.records.with(newest) { $0.ownersNext = slot }
         } else {
-            holding.oldest = place
+            holding.oldest = slot
         }
-        holding.newest = place
+        holding.newest = slot
         self.change(record.owner, &holding, count: 1, bytes: record.cost)
         self.holdings[record.owner] = holding
     }
 
     /// Removes a record, which is its owner's oldest.
-    private mutating func forget(_ place: SlotKey?, hasExpired: Bool = false) -> Forgotten? {
-        guard let place, let record = self.records.remove(place) else { return nil }
+    private mutating func forget(_ slot: SlotKey?, hasExpired: Bool = false) -> Forgotten? {
+        guard let slot, let record = self.records.remove(slot) else { return nil }
         if var holding = self.holdings[record.owner] {
             holding.oldest = record.ownersNext
             if holding.oldest == nil { holding.newest = nil }

@@ -50,10 +50,10 @@ struct Acceptor: Sendable {
         guard peer != nil || proxies.isEmpty || self.settings.endpoint.unixPath != nil else {
             throw ChannelError.ioOnClosedChannel
         }
-        let place = ConnectionSlot(in: self.parts.books.quota)
+        let slot = ConnectionSlot(in: self.parts.books.quota)
         let connection = ServerPeer(on: channel, loop, parts: self.parts, listener: self.settings)
         channel.closeFuture.assumeIsolated().whenComplete { _ in
-            place.release()
+            slot.release()
             connection.channelClosed()
         }
         let arrival = Arrival(
@@ -61,7 +61,7 @@ struct Acceptor: Sendable {
             through: proxies,
             opensWebSockets: self.webSocket != nil
         ) { address in
-            try self.refusal(of: channel, on: loop, for: place, address: ClientAddress(address))
+            try self.refusal(of: channel, on: loop, for: slot, address: ClientAddress(address))
         }
         let operations = channel.pipeline.syncOperations
         guard arrival.expectsHeader else {
@@ -170,11 +170,11 @@ struct Acceptor: Sendable {
     private func refusal(
         of channel: any Channel,
         on loop: ServerLoop,
-        for place: ConnectionSlot,
+        for slot: ConnectionSlot,
         address: ClientAddress?
     ) throws -> GoAway? {
         let reason: String
-        switch place.admit(address, now: self.parts.books.time.now(), makingRoom: self.shortage.makeRoom) {
+        switch slot.admit(address, now: self.parts.books.time.now(), makingRoom: self.shortage.makeRoom) {
         case nil:
             return nil
         case .tooMany:

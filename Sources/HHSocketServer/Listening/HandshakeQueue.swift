@@ -18,7 +18,7 @@ struct HandshakeQueue<Element> {
     static var pause: TimeAmount { .milliseconds(5) }
 
     private let maximum: Int
-    private var waiting: [Number: (element: Element, place: UInt64)] = [:]
+    private var waiting: [Number: (element: Element, ticket: UInt64)] = [:]
     private var line = FairQueue<Number>()
     private var counting: Set<Number> = []
     /// The counted handshakes, in the order of their start, with its time; some entries may be over.
@@ -61,7 +61,7 @@ struct HandshakeQueue<Element> {
             self.counting.remove(number)
             return
         }
-        _ = self.line.withdraw(waiting.place)
+        _ = self.line.withdraw(waiting.ticket)
     }
 
     /// The connection whose turn it is; nil if there is none.

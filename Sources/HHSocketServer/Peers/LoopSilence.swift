@@ -10,7 +10,7 @@ protocol SilentConnection: AnyObject {
     /// Whether the server is at work for the client, so that it has a right to be silent.
     var isBusy: Bool { get }
     /// Its place in the order of silence.
-    var placeOfSilence: SlotKey? { get set }
+    var silenceSlot: SlotKey? { get set }
     /// Closes it for a newcomer.
     func closeForNewcomer(in turn: inout Turn)
 }
@@ -41,8 +41,8 @@ final class LoopSilence: Sendable {
     // MARK: On the event loop
 
     func add(_ connection: any SilentConnection, now: NIODeadline) {
-        guard connection.placeOfSilence == nil else { return }
-        connection.placeOfSilence = self.order.value.insert(
+        guard connection.silenceSlot == nil else { return }
+        connection.silenceSlot = self.order.value.insert(
             connection,
             bytesReceived: connection.bytesReceived,
             now: now
@@ -51,27 +51,27 @@ final class LoopSilence: Sendable {
     }
 
     func remove(_ connection: any SilentConnection) {
-        guard let place = connection.placeOfSilence else { return }
-        connection.placeOfSilence = nil
-        self.order.value.remove(place)
+        guard let slot = connection.silenceSlot else { return }
+        connection.silenceSlot = nil
+        self.order.value.remove(slot)
         self.publish()
     }
 
     /// Checks whether a connection is silent; called periodically.
     func check(_ connection: any SilentConnection, now: NIODeadline) {
-        guard let place = connection.placeOfSilence else { return }
-        self.check(place, connection, now: now)
+        guard let slot = connection.silenceSlot else { return }
+        self.check(slot, connection, now: now)
         self.publish()
     }
 
     @discardableResult
     private func check(
-        _ place: SlotKey,
+        _ slot: SlotKey,
         _ connection: any SilentConnection,
         now: NIODeadline
     ) -> Bool {
         let (bytes, isBusy) = (connection.bytesReceived, connection.isBusy)
-        return self.order.value.check(place, bytesReceived: bytes, isBusy: isBusy, now: now)
+        return self.order.value.check(slot, bytesReceived: bytes, isBusy: isBusy, now: now)
     }
 
     /// Closes the connection that has been silent longest, if that is at least `minimum`.
@@ -80,7 +80,7 @@ final class LoopSilence: Sendable {
     func closeOldest(silentFor minimum: TimeAmount, in turn: inout Turn) -> Bool {
         for _ in 0..<Self.maximumChecks {
             guard let oldest = self.order.value.oldest, turn.now - oldest.since >= minimum else { return false }
-            guard self.check(oldest.place, oldest.element, now: turn.now) else { continue }
+            guard self.check(oldest.slot, oldest.element, now: turn.now) else { continue }
             self.remove(oldest.element)
             oldest.element.closeForNewcomer(in: &turn)
             return true

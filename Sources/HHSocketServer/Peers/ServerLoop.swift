@@ -33,7 +33,7 @@ final class ServerLoop: Sendable {
         /// The push for each listener.
         var pushes: [PushQueue.Push?]
         /// The place up to which connections have not received it; nil before the first one has.
-        var place: Int?
+        var position: Int?
         var count = 0
         var promise: EventLoopPromise<Int>
     }
@@ -101,13 +101,13 @@ final class ServerLoop: Sendable {
     /// Continues the broadcasts for a short time.
     private func broadcast(in turn: inout Turn) {
         while var broadcast = self.peers.value.broadcasts.first {
-            let end = broadcast.place ?? self.peers.value.list.count
-            let (peers, place) = self.peers.value.list.slice(before: end, count: Self.sliceLength)
+            let end = broadcast.position ?? self.peers.value.list.count
+            let (peers, position) = self.peers.value.list.slice(before: end, count: Self.sliceLength)
             for peer in peers where peer.push(broadcast.pushes, number: broadcast.number, in: &turn) {
                 broadcast.count += 1
             }
-            broadcast.place = place
-            if place == 0 {
+            broadcast.position = position
+            if position == 0 {
                 self.peers.value.broadcasts.removeFirst()
                 broadcast.promise.succeed(broadcast.count)
             } else {
@@ -226,15 +226,15 @@ final class ServerLoop: Sendable {
     }
 
     /// Checks the peers before this place, for a short time in each turn.
-    private func sweep(_ place: Int = .max, in turn: inout Turn) {
-        var place = place
-        while place > 0, !self.peers.value.isOver {
-            let (peers, next) = self.peers.value.list.slice(before: place, count: Self.sliceLength)
+    private func sweep(_ position: Int = .max, in turn: inout Turn) {
+        var position = position
+        while position > 0, !self.peers.value.isOver {
+            let (peers, next) = self.peers.value.list.slice(before: position, count: Self.sliceLength)
             for peer in peers { peer.check(in: &turn) }
-            place = next
+            position = next
             guard !self.socketLoop.turnIsOver(turn) else { break }
         }
-        guard place > 0, !self.peers.value.isOver else { return self.counters.endSweep() }
-        self.socketLoop.afterOtherChannels(in: &turn) { [place] in self.sweep(place, in: &$0) }
+        guard position > 0, !self.peers.value.isOver else { return self.counters.endSweep() }
+        self.socketLoop.afterOtherChannels(in: &turn) { [position] in self.sweep(position, in: &$0) }
     }
 }

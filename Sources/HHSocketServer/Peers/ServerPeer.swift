@@ -56,7 +56,7 @@ final class ServerPeer: LinkHost {
     /// The number of stages so far.
     private var stageCount: UInt32 = 0
     private var watch: PeerWatch
-    private var silencePlace: SlotKey?
+    private var silenceKey: SlotKey?
     /// The units that are of no use and that it may still send.
     private var unproductive: TokenBucket?
     /// Ends the stage.
@@ -446,9 +446,9 @@ extension ServerPeer: LoopPeer {
 }
 
 extension ServerPeer: SilentConnection {
-    var placeOfSilence: SlotKey? {
-        get { self.silencePlace }
-        set { self.silencePlace = newValue }
+    var silenceSlot: SlotKey? {
+        get { self.silenceKey }
+        set { self.silenceKey = newValue }
     }
 
     var bytesReceived: Int { self.link?.bytesReceived ?? 0 }

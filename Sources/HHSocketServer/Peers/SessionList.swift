@@ -5,7 +5,7 @@
 /// `Session` is a class, or a protocol of classes.
 struct SessionList<Session> {
     private var sessions: [Session] = []
-    private var places: [ObjectIdentifier: Int] = [:]
+    private var positions: [ObjectIdentifier: Int] = [:]
 
     var isEmpty: Bool { self.sessions.isEmpty }
     var count: Int { self.sessions.count }
@@ -15,20 +15,22 @@ struct SessionList<Session> {
     /// Adds it, unless the list contains it already: then it keeps its place.
     mutating func append(_ session: Session) {
         let id = ObjectIdentifier(session as AnyObject)
-        guard self.places[id] == nil else { return }
-        self.places[id] = self.sessions.count
+        guard self.positions[id] == nil else { return }
+        self.positions[id] = self.sessions.count
         self.sessions.append(session)
     }
 
     /// - Returns: Whether the list contained it.
     @discardableResult
     mutating func remove(_ session: Session) -> Bool {
-        guard let place = self.places.removeValue(forKey: ObjectIdentifier(session as AnyObject)) else { return false }
+        guard let position = self.positions.removeValue(forKey: ObjectIdentifier(session as AnyObject)) else {
+            return false
+        }
         // The last one takes its place.
         let last = self.sessions.removeLast()
-        if place < self.sessions.count {
-            self.sessions[place] = last
-            self.places[ObjectIdentifier(last as AnyObject)] = place
+        if position < self.sessions.count {
+            self.sessions[position] = last
+            self.positions[ObjectIdentifier(last as AnyObject)] = position
         }
         return true
     }
@@ -37,9 +39,9 @@ struct SessionList<Session> {
     ///
     /// A caller that continues with the place of the last one returned visits all connections that were there at the
     /// beginning, and some of them twice if others are removed meanwhile.
-    func slice(before end: Int, count: Int) -> (sessions: [Session], place: Int) {
+    func slice(before end: Int, count: Int) -> (sessions: [Session], position: Int) {
         let end = min(end, self.sessions.count)
-        let place = max(0, end - count)
-        return (self.sessions[place..<end].reversed(), place)
+        let position = max(0, end - count)
+        return (self.sessions[position..<end].reversed(), position)
     }
 }

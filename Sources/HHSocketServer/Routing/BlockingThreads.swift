@@ -79,8 +79,8 @@ final class BlockingThreads: Sendable {
             }
             // If it is cancelled later, the cancelling code finds the ticket.
             guard ticket == nil || !Task.isCancelled else { return .refused }
-            let place = state.queue.append(work, of: owner)
-            ticket?.withLockedValue { $0 = place }
+            let entry = state.queue.append(work, of: owner)
+            ticket?.withLockedValue { $0 = entry }
             guard state.workers < self.count else { return .queued }
             state.workers += 1
             return .needsWorker

@@ -23,7 +23,7 @@ protocol PieceSender: AnyObject {
 final class AnswerWriter {
     /// The cost of a place in the order of answers, in bytes: that of an answer with its frame, but without its
     /// payload.
-    private static let placeCost = 128
+    private static let slotCost = 128
 
     private let link: Link<FrameLanguage>
     private let peer: ServerPeer
@@ -89,7 +89,7 @@ final class AnswerWriter {
 
     /// The cost of the waiting answers, in bytes. Places without a payload count too, including those of cancelled
     /// requests: otherwise they would be unbounded.
-    private var orderCost: Int { self.orderedBytes + (self.order?.count ?? 0) * Self.placeCost }
+    private var orderCost: Int { self.orderedBytes + (self.order?.count ?? 0) * Self.slotCost }
 
     private func checkOrder(in turn: inout Turn) {
         self.settle()

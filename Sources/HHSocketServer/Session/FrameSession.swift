@@ -335,8 +335,8 @@ final class FrameSession: LinkReceiver {
     ) {
         // The buffer in which a large body arrived is charged to the link until the link has checked again.
         if admission.isAsynchronous, arrival.length >= LinkChannel.longUnitBytes { self.link.settleNow() }
-        var place: RequestSlot?
-        let refusal = self.refusal(of: admission, for: arrival, at: route, &place, now: turn.now)
+        var slot: RequestSlot?
+        let refusal = self.refusal(of: admission, for: arrival, at: route, &slot, now: turn.now)
         if !arrival.hasHandler {
             self.counts.count(.unknownTypes)
             self.hot.machine.receivedUnproductive()
@@ -357,8 +357,8 @@ final class FrameSession: LinkReceiver {
                 self.run(handler, on: arrival.frame, extras: extras, number: number, in: &turn)
             }
         case .start(let run):
-            guard let place, let cost else { return }
-            self.start(route.handling, for: arrival, in: place, cost: cost, run: run, now: turn.now)
+            guard let slot, let cost else { return }
+            self.start(route.handling, for: arrival, in: slot, cost: cost, run: run, now: turn.now)
         }
     }
 
@@ -368,7 +368,7 @@ final class FrameSession: LinkReceiver {
         of admission: Machine.Admission,
         for arrival: borrowing ReceivedRequest,
         at route: Router.Route,
-        _ place: inout RequestSlot?,
+        _ slot: inout RequestSlot?,
         now: NIODeadline
     ) -> RequestGate.Refusal? {
         guard let session = self.hot.serverContext?.session else { return .inFlight }
@@ -386,7 +386,7 @@ final class FrameSession: LinkReceiver {
         if refusal != nil || !admission.isAsynchronous { return refusal }
         guard self.peer.account.hasRoom(for: arrival.length) else { return .bytes }
         do throws(RequestSlot.Refusal) {
-            place = try RequestSlot(self.rules.limits, of: self.peer.account, rules: route.rules, session: session)
+            slot = try RequestSlot(self.rules.limits, of: self.peer.account, rules: route.rules, session: session)
             return nil
         } catch {
             return error
@@ -402,7 +402,7 @@ final class FrameSession: LinkReceiver {
     private func start(
         _ handling: Router.Route.Handling,
         for arrival: consuming ReceivedRequest,
-        in place: RequestSlot,
+        in slot: RequestSlot,
         cost: RequestCost,
         run: UInt64,
         now: NIODeadline
@@ -413,7 +413,7 @@ final class FrameSession: LinkReceiver {
             exchange = self.streams?.open(kind, for: arrival, of: session, on: executor, run: run, now: now)
         }
         let answer = self.gate.emptyAnswer(to: arrival.frame)
-        let deadline = self.gate.deadline(of: arrival, place.rules, now: now).map { time, isOurs in
+        let deadline = self.gate.deadline(of: arrival, slot.rules, now: now).map { time, isOurs in
             self.link.loop.setTimer(time) { self.expire(run: run, answer: answer, isOurs: isOurs, in: &$0) }
         }
         let work = HandlerRun(
@@ -426,7 +426,7 @@ final class FrameSession: LinkReceiver {
             cost: cost,
             agreement: self.agreement,
             peer: self.peer,
-            place: place,
+            slot: slot,
             exchange: exchange
         )
         let task = HandlerRuns.task(for: work, self.resultQueue(), on: self.peer.loop)

@@ -26,7 +26,7 @@ struct HandlerRun: Sendable {
     let load: LedgerAccount
     let parts: ServerParts
     let counters: LoopCounters
-    let place: RequestSlot
+    let slot: RequestSlot
     /// The stream that the request has opened.
     let exchange: StreamExchange?
 
@@ -43,7 +43,7 @@ struct HandlerRun: Sendable {
         cost: RequestCost,
         agreement: Agreement?,
         peer: ServerPeer,
-        place: RequestSlot,
+        slot: RequestSlot,
         exchange: StreamExchange?
     ) {
         switch handling {
@@ -65,14 +65,14 @@ struct HandlerRun: Sendable {
         self.load = peer.account
         self.parts = peer.parts
         self.counters = peer.loop.counters
-        self.place = place
+        self.slot = slot
         self.exchange = exchange
     }
 
     /// Runs the handler and returns the answer to be sent. Called in its own task, which is cancelled when the answer
     /// is no longer needed.
     func run() async -> CompletionQueue.Completion {
-        let begun = self.place.begin()
+        let begun = self.slot.begin()
         var kind = CompletionQueue.Kind.ordinary
         var isRun = false
         let kept: KeptAnswer
@@ -104,7 +104,7 @@ struct HandlerRun: Sendable {
             answer = self.sealed(answer, kept.metadata)
         }
         // The client decides how long a stream lasts.
-        self.place.release(begun: begun, reportsTime: isRun && !Task.isCancelled && self.exchange == nil)
+        self.slot.release(begun: begun, reportsTime: isRun && !Task.isCancelled && self.exchange == nil)
         let held = answer.payload.storageCapacity
         let answerCost = held > ConnectionCost.freeAnswer ? held : 0
         if answerCost > 0 { self.load.held(answerCost) }
@@ -138,7 +138,7 @@ struct HandlerRun: Sendable {
             hasHandler: self.hasHandler,
             extras: self.context.extras
         )
-        self.place.rules.refused(header, with: status, in: self.context.session)
+        self.slot.rules.refused(header, with: status, in: self.context.session)
     }
 
     /// The body as the handler gets it, if it was compressed.
@@ -147,7 +147,7 @@ struct HandlerRun: Sendable {
             throw Refusal(status: .deadlineExceeded, kind: .late)
         }
         guard self.isCompressed else { return nil }
-        let limit = min(self.parts.rules.limits.maximumPayloadLength, self.place.rules.maximumBodyLength ?? .max)
+        let limit = min(self.parts.rules.limits.maximumPayloadLength, self.slot.rules.maximumBodyLength ?? .max)
         do throws(ChargedInflation.Failure) {
             return try await self.executor.elsewhere { () async throws(ChargedInflation.Failure) in
                 try await ChargedInflation.inflate(self.request.body, limit: limit, chargedTo: self.load)

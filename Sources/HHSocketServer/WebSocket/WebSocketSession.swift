@@ -16,7 +16,7 @@ final class WebSocketSession {
     private var task: Task<Void, Never>?
 
     /// Finds the session from other threads.
-    private final class Place: @unchecked Sendable {
+    private final class SessionReference: @unchecked Sendable {
         // Proof of Sendable: set before it is shared, and read on the connection's thread.
         fileprivate weak var session: WebSocketSession?
     }
@@ -44,16 +44,16 @@ final class WebSocketSession {
             ),
             Self.settings(route.options, peer.parts.rules.limits)
         )
-        let place = Place()
+        let reference = SessionReference()
         self.inbox = WebSocketInbox(account: peer.account) {
             loop.submit { turn in
-                guard let session = place.session else { return }
+                guard let session = reference.session else { return }
                 session.link.setReading(isSuspended: session.inbox.isFull, in: &turn)
             }
         }
         // Not for a handler that is called for each message, which leaves the inbox empty: reference counting is slower
         // once an object has been referenced weakly.
-        if case .task = route.handler { place.session = self }
+        if case .task = route.handler { reference.session = self }
         peer.serve(self, over: self.link)
     }
 

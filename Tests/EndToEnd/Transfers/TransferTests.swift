@@ -255,7 +255,7 @@ import Testing
         }
     }
 
-    @Test func placesWhereNoFileCanBeAreErrors() async throws {
+    @Test func pathsWhereNoFileCanBeAreErrors() async throws {
         try await TransferHouse.with { house in
             _ = try await house.transfers.put(ByteBuffer(string: "x"), id: id("x")).value
             for path in [house.folder.path, house.folder.file("missing/x"), "\(house.folder.path)/"] {

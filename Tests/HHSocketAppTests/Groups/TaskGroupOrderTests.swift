@@ -104,14 +104,14 @@ private final class FakeMember: SocketTaskGroupMember {
         var indices = [Int](repeating: 0, count: length)
         while true {
             try body(indices.map { steps[$0] })
-            var place = 0
-            while place < length {
-                indices[place] += 1
-                if indices[place] < steps.count { break }
-                indices[place] = 0
-                place += 1
+            var position = 0
+            while position < length {
+                indices[position] += 1
+                if indices[position] < steps.count { break }
+                indices[position] = 0
+                position += 1
             }
-            if place == length { return }
+            if position == length { return }
         }
     }
 

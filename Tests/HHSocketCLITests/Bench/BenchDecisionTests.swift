@@ -220,12 +220,12 @@ import Testing
     @Test func aClosedLoopReplacesEachCallAtOnce() throws {
         var calls = self.calls(inFlight: 3)
         let first = self.starts(of: &calls, at: 0)
-        #expect(Set(first.map(\.place)) == [0, 1, 2])
+        #expect(Set(first.map(\.slot)) == [0, 1, 2])
         #expect(self.body.isEchoed(by: first[2].request.body, number: 3))
         #expect(calls.nextCheck == nil)
-        let optionalNext = calls.answered(first[1].place, with: first[1].request.body, now: 1_500)
+        let optionalNext = calls.answered(first[1].slot, with: first[1].request.body, now: 1_500)
         let next = try #require(optionalNext)
-        #expect(next.place == first[1].place)
+        #expect(next.slot == first[1].slot)
         #expect(self.body.isEchoed(by: next.request.body, number: 4))
         #expect(calls.tally.calls == 1)
         #expect(calls.tally.latencies.longest == 1_500)
@@ -234,10 +234,10 @@ import Testing
     @Test func theEndIsWaitedForAndItsAnswersAreChecked() throws {
         var calls = self.calls(inFlight: 2)
         let first = self.starts(of: &calls, at: 0)
-        #expect(calls.answered(first[0].place, with: first[0].request.body, now: 2_000) == nil)
+        #expect(calls.answered(first[0].slot, with: first[0].request.body, now: 2_000) == nil)
         #expect(self.starts(of: &calls, at: 2_000).isEmpty)
         #expect(!calls.isOver)
-        #expect(calls.answered(first[1].place, with: first[0].request.body, now: 2_001) == nil)
+        #expect(calls.answered(first[1].slot, with: first[0].request.body, now: 2_001) == nil)
         #expect(calls.isOver)
         #expect(calls.isGivenUp)
         #expect(throws: EchoFailure.self) { try calls.result() }
@@ -253,7 +253,7 @@ import Testing
         // A completion makes the next check.
         #expect(calls.nextCheck == nil)
         // The call was due at 100: that counts, and is before the window.
-        #expect(calls.answered(second[0].place, with: second[0].request.body, now: 1_100) == nil)
+        #expect(calls.answered(second[0].slot, with: second[0].request.body, now: 1_100) == nil)
         #expect(calls.tally.calls == 1)
         #expect(calls.tally.latencies.count == 0)
         #expect(self.starts(of: &calls, at: 1_100).count == 1)
@@ -268,7 +268,7 @@ import Testing
         var late = self.calls(inFlight: 100, rate: 1e7)
         let starts = self.starts(of: &late, at: 5_000)
         #expect(starts.count == 20)
-        for start in starts { #expect(late.answered(start.place, with: start.request.body, now: 5_100) == nil) }
+        for start in starts { #expect(late.answered(start.slot, with: start.request.body, now: 5_100) == nil) }
         #expect(late.isOver)
         let tally = try late.result()
         #expect(tally.notStarted == 0)
@@ -281,11 +281,11 @@ import Testing
         var calls = self.calls(inFlight: 1, rate: 1e7)
         let optionalStart = calls.nextStart(0)
         let start = try #require(optionalStart)
-        #expect(calls.answered(start.place, with: start.request.body, now: 3_000) == nil)
+        #expect(calls.answered(start.slot, with: start.request.body, now: 3_000) == nil)
         let optionalLast = calls.nextStart(3_000)
         let last = try #require(optionalLast)
         #expect(calls.nextStart(3_000) == nil)
-        #expect(calls.answered(last.place, with: last.request.body, now: 3_100) == nil)
+        #expect(calls.answered(last.slot, with: last.request.body, now: 3_100) == nil)
         #expect(calls.isOver)
         // All of the ten from 1,000 on.
         #expect(try calls.result().notStarted == 10)
@@ -294,12 +294,12 @@ import Testing
     @Test func theFirstFailureIsTheOneThatIsReported() {
         var calls = self.calls(inFlight: 3)
         let starts = self.starts(of: &calls, at: 0)
-        calls.failed(starts[0].place, EchoFailure("first"))
+        calls.failed(starts[0].slot, EchoFailure("first"))
         #expect(calls.isGivenUp)
         #expect(!calls.isOver)
-        calls.failed(starts[1].place, EchoFailure("second"))
+        calls.failed(starts[1].slot, EchoFailure("second"))
         // Right or wrong, later answers are not checked.
-        #expect(calls.answered(starts[2].place, with: ByteBuffer(), now: 1_500) == nil)
+        #expect(calls.answered(starts[2].slot, with: ByteBuffer(), now: 1_500) == nil)
         #expect(calls.nextStart(1_500) == nil)
         #expect(calls.isOver)
         #expect(throws: EchoFailure.self) { try calls.result() }
@@ -310,10 +310,10 @@ import Testing
         var calls = self.calls(inFlight: 1)
         let optionalStart = calls.nextStart(0)
         let start = try #require(optionalStart)
-        let optionalNext = calls.answered(start.place, with: start.request.body, now: 1_200)
+        let optionalNext = calls.answered(start.slot, with: start.request.body, now: 1_200)
         let next = try #require(optionalNext)
         calls.stop(at: 1_300)
-        calls.failed(next.place, EchoFailure("cancelled"))
+        calls.failed(next.slot, EchoFailure("cancelled"))
         #expect(calls.isOver)
         let tally = try calls.result()
         #expect(tally.calls == 1)

@@ -123,16 +123,16 @@ import Darwin
     @Test(arguments: [Proxy.Kind.http, .socks5])
     func callGoesThroughAProxyAlsoWithTLS(kind: Proxy.Kind) async throws {
         let proxy = try await TestProxy(kind) { $0.credentials = .init(user: "me", password: "p@ss") }
-        let place = "\(proxy.endpoint)"
+        let hostAndPort = "\(proxy.endpoint)"
         try await withServe(["--cert", self.files.certificate, "--key", self.files.key]) { address, _ in
             let server = "localhost:\(try #require(Endpoint(address)).port)"
-            let url = "\(kind.rawValue)://me:p%40ss@\(place)"
+            let url = "\(kind.rawValue)://me:p%40ss@\(hostAndPort)"
             let outcome = try await self.call(server, ["--ca", self.files.ca, "--proxy", url])
             #expect(outcome.text == "hello", "\(outcome.errors)")
             #expect(proxy.asked == [server])
             let stranger = try await self.call(
                 server,
-                ["--ca", self.files.ca, "--proxy", "\(kind.rawValue)://me:guess@\(place)"]
+                ["--ca", self.files.ca, "--proxy", "\(kind.rawValue)://me:guess@\(hostAndPort)"]
             )
             #expect(stranger.exitCode == 1)
             #expect(stranger.errors.hasPrefix("error: proxyFailed: "), "\(stranger.errors)")

@@ -189,7 +189,7 @@ private struct Named<Name>: TableCall {
                 #expect(serial == UInt32(50 + number))
                 let facts = CallFacts(identifier: 1_000 + number, queued: self.at(1), sent: self.at(2))
                 let key = table.enterSent(.keeping, facts, serial: serial, deadline: self.at(8))
-                table.place(of: key).initialize(to: Kept(number) { released.insert($0) })
+                table.slot(of: key).initialize(to: Kept(number) { released.insert($0) })
                 let kept = table.kept(serial: serial, on: ConnectionID(number: 1))?.pointee.number
                 #expect(kept == number)
                 guard number % 3 == 0 else { continue }

@@ -61,8 +61,8 @@ struct ModelClient {
         case suspended
         /// Its interceptors are running.
         case idle
-        case waiting(place: Int)
-        case queued(UInt32, on: Int, place: Int)
+        case waiting(position: Int)
+        case queued(UInt32, on: Int, position: Int)
         case sent(UInt32, on: Int)
         case backingOff(until: Int)
         case completed
@@ -74,7 +74,7 @@ struct ModelClient {
         var phase = Phase.suspended
         var deadline = 0
         /// Its priority when it took its place in the waiting line.
-        var placePriority: Float = 0
+        var linePriority: Float = 0
         /// Whether it waits although no attempt is in progress.
         var waitsPatiently = false
         /// Whether it waits before the calls that were never sent.
@@ -142,7 +142,7 @@ struct ModelClient {
     /// The connection that has sent the last go-away.
     private var goneAway: Int?
     private var isPeerReading = true
-    private var lastPlace = 0
+    private var lastPosition = 0
     private var nextSerial: UInt32
     private var hasWrapped = false
     /// Serials whose late answer may still arrive.
@@ -150,7 +150,7 @@ struct ModelClient {
     private var budget: Int
     private var ends: [(time: Int, isWrong: Bool)] = []
     /// Queued frames that belong to no call any more, because the peer does not read: cancels.
-    private var queuedCancels: [(text: String, connection: Int, place: Int)] = []
+    private var queuedCancels: [(text: String, connection: Int, position: Int)] = []
 
     // The results of a step.
     var wire: [String] = []
@@ -210,9 +210,9 @@ struct ModelClient {
     mutating func setPriority(_ priority: Float, _ index: Int) {
         self.calls[index].priority = priority
         guard case .waiting = self.calls[index].phase else { return }
-        self.lastPlace += 1
-        self.calls[index].placePriority = priority
-        self.calls[index].phase = .waiting(place: self.lastPlace)
+        self.lastPosition += 1
+        self.calls[index].linePriority = priority
+        self.calls[index].phase = .waiting(position: self.lastPosition)
     }
 
     // MARK: Attempts
@@ -248,11 +248,11 @@ struct ModelClient {
     }
 
     private mutating func stand(_ index: Int, isPatient: Bool, isReturning: Bool) {
-        self.lastPlace += 1
-        self.calls[index].placePriority = self.calls[index].priority
+        self.lastPosition += 1
+        self.calls[index].linePriority = self.calls[index].priority
         self.calls[index].waitsPatiently = isPatient
         self.calls[index].isReturning = isReturning
-        self.calls[index].phase = .waiting(place: self.lastPlace)
+        self.calls[index].phase = .waiting(position: self.lastPosition)
         if self.link == .offline || self.isReconnectDeferred { self.pull() }
     }
 
@@ -264,9 +264,9 @@ struct ModelClient {
     private mutating func send(_ index: Int, _ serial: UInt32, _ connection: Int) {
         self.calls[index].attempts += 1
         self.calls[index].attemptsOfAsking += 1
-        self.lastPlace += 1
-        self.calls[index].placePriority = self.calls[index].priority
-        self.calls[index].phase = .queued(serial, on: connection, place: self.lastPlace)
+        self.lastPosition += 1
+        self.calls[index].linePriority = self.calls[index].priority
+        self.calls[index].phase = .queued(serial, on: connection, position: self.lastPosition)
         guard self.calls[index].body.utf8.count <= 1_000 else {
             self.calls[index].phase = .suspended
             return self.ended(index, .frameTooLarge, .notSent)
@@ -310,8 +310,8 @@ struct ModelClient {
         guard self.link.connection == connection || self.draining.contains(connection) else { return }
         let text = "cancel \(serial) '' on \(connection)"
         guard !self.isPeerReading else { return self.wire.append(text) }
-        self.lastPlace += 1
-        self.queuedCancels.append((text, connection, self.lastPlace))
+        self.lastPosition += 1
+        self.queuedCancels.append((text, connection, self.lastPosition))
     }
 
     private mutating func bury(_ serial: UInt32) {
@@ -460,11 +460,11 @@ struct ModelClient {
     private mutating func switchServer(of connection: Int) {
         guard self.link == .ready(connection) else { return }
         self.link = .goingAway(connection)
-        var queued: [(index: Int, place: Int)] = []
+        var queued: [(index: Int, position: Int)] = []
         for index in self.calls.indices {
-            if case .queued(_, connection, let place) = self.calls[index].phase { queued.append((index, place)) }
+            if case .queued(_, connection, let position) = self.calls[index].phase { queued.append((index, position)) }
         }
-        for entry in queued.sorted(by: { $0.place < $1.place }) {
+        for entry in queued.sorted(by: { $0.position < $1.position }) {
             self.calls[entry.index].attempts -= 1
             self.calls[entry.index].attemptsOfAsking -= 1
             self.stand(entry.index, isPatient: true, isReturning: false)
@@ -498,13 +498,13 @@ struct ModelClient {
         self.isPeerReading = true
         for connection in Set(self.queuedCancels.map(\.connection) + self.calls.compactMap(\.connection)).sorted() {
             for cancel in self.queuedCancels where cancel.connection == connection { self.wire.append(cancel.text) }
-            var queued: [(index: Int, priority: Float, place: Int)] = []
+            var queued: [(index: Int, priority: Float, position: Int)] = []
             for index in self.calls.indices {
-                if case .queued(_, connection, let place) = self.calls[index].phase {
-                    queued.append((index, self.calls[index].placePriority, place))
+                if case .queued(_, connection, let position) = self.calls[index].phase {
+                    queued.append((index, self.calls[index].linePriority, position))
                 }
             }
-            queued.sort { ($0.priority, -$0.place) > ($1.priority, -$1.place) }
+            queued.sort { ($0.priority, -$0.position) > ($1.priority, -$1.position) }
             for entry in queued { self.noteSent(entry.index) }
         }
         self.queuedCancels = []
@@ -533,11 +533,11 @@ struct ModelClient {
 
     private func firstInLine() -> Int? {
         self.waiting.max { first, second in
-            guard case .waiting(let firstPlace) = self.calls[first].phase,
-                case .waiting(let secondPlace) = self.calls[second].phase
+            guard case .waiting(let firstPosition) = self.calls[first].phase,
+                case .waiting(let secondPosition) = self.calls[second].phase
             else { return false }
-            return (self.calls[first].placePriority, self.isAhead(first), -firstPlace)
-                < (self.calls[second].placePriority, self.isAhead(second), -secondPlace)
+            return (self.calls[first].linePriority, self.isAhead(first), -firstPosition)
+                < (self.calls[second].linePriority, self.isAhead(second), -secondPosition)
         }
     }
 

@@ -56,9 +56,9 @@ import Testing
     // MARK: Loss
 
     @Test(arguments: MockServer.Reaction.MidStream.allCases)
-    func completeItemsAreDeliveredBeforeTheLoss(_ place: MockServer.Reaction.MidStream) async throws {
+    func completeItemsAreDeliveredBeforeTheLoss(_ point: MockServer.Reaction.MidStream) async throws {
         let peer = try await Peer()
-        peer.server.once(Peer.type, .dieInMidStream(afterItems: 5, place))
+        peer.server.once(Peer.type, .dieInMidStream(afterItems: 5, point))
         let stream = try await peer.client.stream(for: SocketRequest(type: Peer.type))
         let (texts, error) = try await stream.allTexts()
         #expect(texts == ["1", "2", "3", "4", "5"])

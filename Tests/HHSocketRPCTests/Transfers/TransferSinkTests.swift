@@ -116,7 +116,7 @@ import Testing
         #expect(self.names == [])
     }
 
-    @Test func anotherFileTakesThePlaceOfWhatWasBegun() throws {
+    @Test func anotherFileReplacesWhatWasBegun() throws {
         let sink = self.sink()
         _ = try self.prepare(sink)
         try sink.create(self.file)
@@ -158,7 +158,7 @@ import Testing
         #expect(self.files.openCount == 0)
     }
 
-    @Test func oneThatIsPutIntoItsPlaceWhileAnotherOpensItIsNotWrittenOn() throws {
+    @Test func oneThatIsFinishedWhileAnotherOpensItIsNotWrittenOn() throws {
         let first = self.sink()
         _ = try self.prepare(first)
         try first.create(self.file)
@@ -171,7 +171,7 @@ import Testing
         #expect(self.files.openCount == 0)
     }
 
-    @Test func placesThatAreNoFilesAreRefused() throws {
+    @Test func pathsThatAreNoFilesAreRefused() throws {
         let pipe = self.folder.file("pipe")
         #expect(mkfifo(pipe, 0o600) == 0)
         for path in [

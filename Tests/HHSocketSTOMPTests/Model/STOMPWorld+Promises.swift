@@ -97,8 +97,8 @@ extension STOMPWorld {
                 continue
             }
             let before = self.subscribed[index].seen.count
-            let place = Self.destinations.firstIndex(of: self.subscribed[index].destination) ?? 0
-            if self.take(.publish(destination: place, count: 1)) != nil { return }
+            let position = Self.destinations.firstIndex(of: self.subscribed[index].destination) ?? 0
+            if self.take(.publish(destination: position, count: 1)) != nil { return }
             if self.subscribed[index].seen.count != before + 1 {
                 return self.fail("subscription \(index) gets no message, though all is well")
             }

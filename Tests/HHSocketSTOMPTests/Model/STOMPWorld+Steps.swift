@@ -237,8 +237,8 @@ extension STOMPWorld {
             other.connection == held.connection && other.subscription == held.subscription
                 && other.message.messageID == held.message.messageID
         }
-        guard let place = self.held.firstIndex(where: isIt) else { return [] }
-        let covered = self.held[...place].filter {
+        guard let position = self.held.firstIndex(where: isIt) else { return [] }
+        let covered = self.held[...position].filter {
             isIt($0) || (isCumulative && $0.subscription == held.subscription && $0.connection == held.connection)
         }
         let ids = Set(covered.map(\.message.messageID))

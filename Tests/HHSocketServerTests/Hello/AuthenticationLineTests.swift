@@ -51,7 +51,7 @@ import Testing
         #expect(line.arrive(from: Self.origin(5)) == .refused)
     }
 
-    @Test func abandonedAuthenticationKeepsItsPlaceWhileItRuns() {
+    @Test func abandonedAuthenticationKeepsItsSlotWhileItRuns() {
         var line = AuthenticationLine(maximumRunning: 1, maximumWaiting: 1)
         #expect(line.arrive(from: nil) == .runs(1))
         #expect(line.giveUp(1) == false)

@@ -101,7 +101,7 @@ private func makeRouter() -> Router {
     }
 
     /// Otherwise clients that send hello and disconnect could accumulate them.
-    @Test func authenticationThatIgnoresItsCancellationKeepsItsPlace() async throws {
+    @Test func authenticationThatIgnoresItsCancellationKeepsItsSlot() async throws {
         let (release, begun) = (Gate(), Watched(0))
         var configuration = SocketServer.Configuration()
         configuration.hello.maximumConcurrentAuthentications = 2

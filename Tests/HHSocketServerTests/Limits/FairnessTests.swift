@@ -38,8 +38,8 @@ private let quick: UInt32 = 102
             for _ in 0..<101 { release.signal() }
             #expect(try await modest.response().status == .ok)
             _ = try await greedy.responses(100)
-            let place = try #require(order.withLockedValue { $0.firstIndex(of: "modest") })
-            #expect(place <= 3, "after \(place) of the other's")
+            let index = try #require(order.withLockedValue { $0.firstIndex(of: "modest") })
+            #expect(index <= 3, "after \(index) of the other's")
         }
     }
 

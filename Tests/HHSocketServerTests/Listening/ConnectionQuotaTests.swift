@@ -164,16 +164,16 @@ private func address(_ address: String) throws -> ClientAddress {
 
     @Test func oneTooManyIsRefusedUntilAnotherGoes() throws {
         let quota = quota(maximum: 2)
-        func enter() -> (place: ConnectionSlot, refusal: ConnectionQuota.Refusal?) {
-            let place = ConnectionSlot(in: quota)
-            return (place, place.admit(nil, now: start, makingRoom: { false }))
+        func enter() -> (slot: ConnectionSlot, refusal: ConnectionQuota.Refusal?) {
+            let slot = ConnectionSlot(in: quota)
+            return (slot, slot.admit(nil, now: start, makingRoom: { false }))
         }
         let first = enter()
         #expect(first.refusal == nil && enter().refusal == nil)
         #expect(enter().refusal == .tooMany)
         #expect(quota.total == 2)
-        first.place.release()
-        first.place.release()
+        first.slot.release()
+        first.slot.release()
         #expect(quota.total == 1)
         #expect(enter().refusal == nil)
     }
@@ -183,8 +183,8 @@ private func address(_ address: String) throws -> ClientAddress {
         #expect(quota.limits.overshoot == 50)
         var made = 0
         for number in 0..<200 {
-            let place = ConnectionSlot(in: quota)
-            let refusal = place.admit(nil, now: start) {
+            let slot = ConnectionSlot(in: quota)
+            let refusal = slot.admit(nil, now: start) {
                 made += 1
                 return true
             }

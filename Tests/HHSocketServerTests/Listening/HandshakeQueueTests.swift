@@ -54,7 +54,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(queue.countingCount == 1)
     }
 
-    @Test func aClientThatLetsTheServerWaitTakesNoPlaceFromOthers() throws {
+    @Test func aClientThatLetsTheServerWaitTakesNoSlotFromOthers() throws {
         var queue = Queue(maximum: 1)
         _ = queue.enter(now: start)
         _ = queue.wait("second", of: 1)

@@ -17,12 +17,12 @@ import Testing
                 .request(StreamCall.large, serial: 50, "8000000").then(.request(StreamCall.plain, serial: 51, "short"))
             )
             await client.client.perform(.startReading)
-            var (length, frames, place) = (0, 0, 0)
+            var (length, frames, position) = (0, 0, 0)
             while length < 8_000_000 {
                 let frame = try await client.answer()
                 guard frame.serial == 50 else {
                     #expect(String(buffer: frame.payload) == "short")
-                    place = frames
+                    position = frames
                     continue
                 }
                 frames += 1
@@ -31,7 +31,7 @@ import Testing
                 #expect((frame.type & FrameType.continuesFlag != 0) == (length < 8_000_000))
             }
             #expect(frames == 123)
-            #expect(place > 0 && place < 100)
+            #expect(position > 0 && position < 100)
             try await server.becomesIdle()
         }
     }

@@ -83,7 +83,7 @@ import Testing
         #expect(self.names(in: "+unfinished").isEmpty)
     }
 
-    @Test func linksInPlaceOfItsFoldersAreNotFollowed() async throws {
+    @Test func linksInsteadOfItsFoldersAreNotFollowed() async throws {
         #expect(mkdir(self.path, 0o700) == 0)
         let elsewhere = self.folder.file("elsewhere")
         #expect(mkdir(elsewhere, 0o700) == 0)

@@ -107,7 +107,7 @@ import Testing
     }
 
     @Test func aReadOnlyStoreWithoutAnyFolder() async throws {
-        self.files.place("old", content(1_000))
+        self.files.add("old", content(1_000))
         self.files.set { $0.isReadOnly = true }
         let store = try self.store()
         #expect(try await store.get("old") == content(1_000))

@@ -126,7 +126,7 @@ import Testing
         #expect(Self.describe(session.received(Self.part(1 << 20, (1 << 20) + 1))) == "fail invalidRequest")
     }
 
-    @Test func aPartAtTheWrongPlaceIsAnsweredOnce() throws {
+    @Test func aPartAtTheWrongOffsetIsAnsweredOnce() throws {
         var session = try Self.receiving()
         #expect(Self.describe(session.received(Self.part(0, 1_000))) == "take 1000")
         #expect(Self.describe(session.received(Self.part(5_000, 1_000))) == "report 1000")

@@ -189,14 +189,14 @@ extension SendBytes {
     private struct Small: TurnHandler {
         let number: Int
         let record: Record
-        static func run(at place: UnsafeMutableRawPointer) { place.takeHandler(Self.self).run() }
+        static func run(at pointer: UnsafeMutableRawPointer) { pointer.takeHandler(Self.self).run() }
         func run() { self.record.order.append(self.number) }
     }
 
     private struct Large: TurnHandler {
         let small: Small
         let padding: (UInt64, UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0, 0)
-        static func run(at place: UnsafeMutableRawPointer) { place.takeHandler(Self.self).small.run() }
+        static func run(at pointer: UnsafeMutableRawPointer) { pointer.takeHandler(Self.self).small.run() }
     }
 
     @Test func handlersOfAnySizeRunInOrderAndAreReleased() {

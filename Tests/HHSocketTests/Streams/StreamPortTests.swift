@@ -52,15 +52,15 @@ enum PortFlaw: CaseIterable {
 private struct PortWorld {
     /// Accepts items until it has no place.
     private struct Machine: ItemMachine {
-        var places = 0
+        var room = 0
         var allowance: UInt64 = 0
         var sent: [Int] = []
         var taken = ItemReceipt()
 
         mutating func send(_ id: StreamID, _ payload: ByteBuffer, isCompressed: Bool) -> SendResult {
             self.sent.append(payload.getInteger(at: payload.readerIndex) ?? -1)
-            self.places -= 1
-            return self.places > 0 ? .proceed : .wait
+            self.room -= 1
+            return self.room > 0 ? .proceed : .wait
         }
 
         mutating func took(_ id: StreamID, _ receipt: ItemReceipt, now: NIODeadline) { self.taken += receipt }
@@ -110,7 +110,7 @@ private struct PortWorld {
             freeItem: 50,
             largestRoom: 1_000
         )
-        self.machine.places = 3
+        self.machine.room = 3
         self.machine.allowance = 500
         self.port.open(compression: nil, allowance: 500)
     }
@@ -181,14 +181,14 @@ private struct PortWorld {
             if case .handler(let handler) = sender { handler(nil) }
         }
         if self.flaw == .theLastItemIsLost, settled.count > 1 { self.machine.sent.removeLast() }
-        if self.machine.places <= 0 { self.isBlocked = true }
+        if self.machine.room <= 0 { self.isBlocked = true }
     }
 
     /// The connection accepts items again.
     private mutating func accept() {
         guard self.isBlocked else { return }
         self.isBlocked = false
-        self.machine.places = Int.random(in: 1...4, using: &self.random)
+        self.machine.room = Int.random(in: 1...4, using: &self.random)
         if self.flaw == .unblockingIsForgotten, self.last % 4 == 0 { return }
         self.port.unblock()
         self.settle()

@@ -30,7 +30,7 @@ package final class WebSocketPeer: MessagePeer {
     }
 
     /// A peer that may be gone.
-    private struct Place {
+    private struct PeerReference {
         weak var peer: WebSocketPeer?
     }
 
@@ -227,7 +227,7 @@ package final class WebSocketPeer: MessagePeer {
     private func whenTaken(in turn: inout Turn, _ body: @escaping @Sendable (WebSocketPeer, inout Turn) -> Void) {
         // Weak: the messages may never be taken, and the peer retains the inbox that would retain this closure.
         let loop = self.link.loop
-        let bound = NIOLoopBound(Place(peer: self), eventLoop: loop.eventLoop)
+        let bound = NIOLoopBound(PeerReference(peer: self), eventLoop: loop.eventLoop)
         let submit: @Sendable () -> Void = {
             loop.submit { turn in if let peer = bound.value.peer { body(peer, &turn) } }
         }

@@ -80,7 +80,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
 
     func prepare() throws(TransferError) -> Preparation {
         guard var rest = self.candidates else {
-            try self.checkPlace()
+            try self.checkDestination()
             self.candidates = try self.unfinishedNames()[...]
             return .continues
         }
@@ -109,7 +109,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
     }
 
     /// Refuses a path at which no file can be.
-    private func checkPlace() throws(TransferError) {
+    private func checkDestination() throws(TransferError) {
         guard !self.name.isEmpty else {
             throw TransferError(.fileFailed, "\(self.what): \"\(self.path)\" is no path of a file")
         }

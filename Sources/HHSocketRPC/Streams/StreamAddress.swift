@@ -2,7 +2,7 @@
 package import HHSocket
 
 /// The place where a stream is open.
-package struct StreamPlace: Hashable, Sendable {
+package struct StreamAddress: Hashable, Sendable {
     package var serial: UInt32
     package var endpoint: Endpoint
 }

@@ -354,7 +354,7 @@ private struct Rig {
 
     // MARK: Time to live
 
-    @Test func messagesExpireInEveryPlaceOfTheQueue() {
+    @Test func messagesExpireAtEveryPositionOfTheQueue() {
         var rig = Rig(isConnected: false)
         _ = rig.add("a", timeToLive: 100)
         _ = rig.add("a", timeToLive: 10)

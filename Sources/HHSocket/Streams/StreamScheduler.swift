@@ -400,7 +400,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
         Self.dropStubs(&self.freeLine, &self.lanes)
         Self.dropStubs(&self.itemLine, &self.lanes)
         var maySendItems = true
-        while maySendItems, let entry = self.itemLine.first, self.isItemsTurn(entry) {
+        while maySendItems, let entry = self.itemLine.first, self.itemGoesFirst(entry) {
             let lane = entry.lane
             let connection = self.connection
             switch self.lanes.with(lane, { $0.cut(connection) }) ?? .waitForStream {
@@ -418,7 +418,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
     }
 
     /// Whether the first item is sent before the first payload that costs nothing.
-    private func isItemsTurn(_ item: LaneLine.Entry) -> Bool {
+    private func itemGoesFirst(_ item: LaneLine.Entry) -> Bool {
         guard let free = self.freeLine.first, let freePriority = self.freeLine.firstPriority,
             let priority = self.itemLine.firstPriority
         else { return true }
@@ -453,7 +453,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
         if part.isWhole { self.waitingCount -= 1 }
         if part.kind == .item { self.connection.send(StreamFrames.cost(length)) }
         self.follow(part.claim)
-        self.takeTurn(of: key, in: line, after: part)
+        self.requeue(key, in: line, after: part)
         if part.kind == .item {
             if part.sender == .waitsForStream { self.checkStreamRoom(key) }
             self.checkRoom()
@@ -464,7 +464,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
     /// Moves the first lane of a queue behind the others of its priority.
     ///
     /// - Parameter part: The part of its first payload that was sent.
-    private mutating func takeTurn(of key: SlotKey, in line: Line, after part: StreamLane.Part) {
+    private mutating func requeue(_ key: SlotKey, in line: Line, after part: StreamLane.Part) {
         // The only lane has the next turn as well, unless another line has waited for longer.
         if let next = part.next, (next == .item) == (part.position == .item), self.isAlone(in: line) { return }
         switch line {

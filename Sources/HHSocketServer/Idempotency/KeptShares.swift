@@ -104,7 +104,7 @@ struct KeptShares: ~Copyable, Sendable {
         }
         while let owner = self.ownerToLose, let lost = self.forget(self.holdings[owner]?.oldest) {
             forgotten.append(lost)
-            self.takeTurn(owner)
+            self.moveToEnd(owner)
         }
         return forgotten
     }
@@ -196,7 +196,7 @@ struct KeptShares: ~Copyable, Sendable {
     }
 
     /// Moves an owner behind the others of its level.
-    private mutating func takeTurn(_ owner: IdempotencyOwner) {
+    private mutating func moveToEnd(_ owner: IdempotencyOwner) {
         guard var holding = self.holdings[owner], holding.after != nil else { return }
         self.unlink(owner, &holding)
         self.link(owner, &holding, at: holding.level)

@@ -193,7 +193,7 @@ final class LedgerAccount: LinkAccount, Sendable {
     func setIdentity(_ identity: String?) { self.replace(\.identity, by: identity.map { .identity($0) }) }
 
     /// Identifies the identity, or else the address, while the connection exists; 0 without either.
-    var turn: UInt64 {
+    var principalID: UInt64 {
         self.state.withLockedValue { state in
             guard let principal = state.identity ?? state.address else { return 0 }
             return UInt64(UInt(bitPattern: ObjectIdentifier(principal)))

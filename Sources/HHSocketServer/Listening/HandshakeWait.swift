@@ -87,13 +87,13 @@ final class HandshakeWait: ChannelInboundHandler, RemovableChannelHandler, Waiti
         let handshakes = self.peer.loop.handshakes
         if let number = handshakes.enter() {
             self.stage = .waiting(number)
-            return self.turnHasCome(number)
+            return self.admitted(number)
         }
         _ = context.channel.setOption(.autoRead, value: false)
         self.stage = .waiting(handshakes.wait(self, of: ClientAddress(self.address)))
     }
 
-    func turnHasCome(_ number: UInt64) {
+    func admitted(_ number: UInt64) {
         guard let context = self.context else { return self.peer.loop.handshakes.remove(number) }
         _ = self.endWait()
         do {

@@ -5,7 +5,7 @@ import NIOCore
 
 /// A connection whose TLS handshake waits for its turn.
 protocol WaitingHandshake: AnyObject {
-    func turnHasCome(_ number: UInt64)
+    func admitted(_ number: UInt64)
     func close()
 }
 
@@ -57,7 +57,7 @@ final class LoopHandshakes: Sendable {
 
     private func beginNext() {
         while !self.state.value.isOver, let next = self.state.value.queue.next(now: .now()) {
-            next.element.turnHasCome(next.number)
+            next.element.admitted(next.number)
         }
         self.changed()
     }

@@ -35,7 +35,7 @@ struct SessionList<Session> {
         return true
     }
 
-    /// Returns up to `count` connections before the place `end`, the last one first.
+    /// Returns up to `count` connections before the position `end`, the last one first.
     ///
     /// A caller that continues with the place of the last one returned visits all connections that were there at the
     /// beginning, and some of them twice if others are removed meanwhile.

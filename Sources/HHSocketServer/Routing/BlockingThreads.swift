@@ -9,7 +9,7 @@ final class BlockingThreads: Sendable {
 
     /// A piece of work. `isActive`: whether the threads still run.
     private typealias Work = @Sendable (_ isActive: Bool) -> Void
-    private typealias Queue = TurnQueue<Work>
+    private typealias Queue = PrincipalQueue<Work>
 
     private struct State {
         var phase = Phase.idle

@@ -45,7 +45,7 @@ struct RequestSlot: Sendable {
 
     /// - Parameters:
     ///   - begun: The result of ``begin()``.
-    ///   - tellsOfTime: Whether the time since then is the duration of the handler.
+    ///   - reportsTime: Whether the time since then is the duration of the handler.
     func release(begun: NIODeadline?, reportsTime: Bool) {
         self.account.finishedRequest()
         self.rules.inFlight?.finished()

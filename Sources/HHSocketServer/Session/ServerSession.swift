@@ -84,7 +84,7 @@ public final class ServerSession: Sendable {
 
     /// Identifies the client on threads that clients use in turn: its identity, or its address if it has none. Clients
     /// without either share a turn.
-    var turn: UInt64 { self.port.account.turn }
+    var principalID: UInt64 { self.port.account.principalID }
 
     /// The requests in flight of the client's identity; nil if they are not counted.
     var identityLoad: IdentityLoad? { self.port.identityLoad }

@@ -402,7 +402,7 @@ struct SessionMachine<Work> {
 
     /// Refuses requests from now on; those in flight are finished.
     ///
-    /// - Parameter isToldToClient: Whether the client is notified, and closes the connection itself.
+    /// - Parameter isAnnounced: Whether the client is notified, and closes the connection itself.
     mutating func drain(isAnnounced: Bool = false) {
         self.isDraining = true
         if isAnnounced { self.awaitsClientClose = true }

@@ -93,7 +93,7 @@ import Testing
         #expect(schedule.next == 1_000_000_000_000_000)
     }
 
-    @Test func connectionsTakeTurns() {
+    @Test func connectionsAlternate() {
         var schedules = (0..<4).map { StartSchedule(rate: 4_000, origin: 0, connection: $0, of: 4) }
         let starts = (0..<3).flatMap { _ in schedules.indices.map { schedules[$0].take() } }
         #expect(starts == (0..<12).map { $0 * 250_000 })

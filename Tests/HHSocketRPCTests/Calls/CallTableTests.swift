@@ -424,7 +424,7 @@ private struct Named<Name>: TableCall {
         #expect(table.answer(serial: 50).text == "duplicate")
     }
 
-    @Test func keyOfAGoneCallNamesNothingAfterItsPlaceIsTakenAgain() {
+    @Test func keyOfAGoneCallNamesNothingAfterItsSlotIsTakenAgain() {
         var table = self.readyTable()
         guard let old = table.submit(0, deadline: self.at(8)).key else { return }
         #expect(table.remove(old)?.flight == 0)
@@ -512,7 +512,7 @@ private struct Named<Name>: TableCall {
         #expect(table.receive(serial: 51).text == "answer 1")
     }
 
-    @Test func callThatWaitsAgainHasOnePlaceInLine() {
+    @Test func callThatWaitsAgainIsInLineOnce() {
         var table = CallTable<Named<String>>(maximumInFlight: 100, maximumWaiting: 100, maximumTombstones: 0)
         table.linkIsConnecting()
         guard case .wait(let first) = table.submit("a", deadline: .distantFuture),

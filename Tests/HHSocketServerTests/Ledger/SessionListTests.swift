@@ -43,7 +43,7 @@ import Testing
     }
 
     /// A peer is added when it arrives, and again when it is open.
-    @Test func sessionsThatAreAddedAgainKeepTheirPlaces() {
+    @Test func sessionsThatAreAddedAgainKeepTheirPositions() {
         var random = SplitMix(seed: 8)
         for _ in 0..<200 {
             var list = SessionList<Session>()

@@ -16,7 +16,7 @@ private let quick: UInt32 = 102
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct FairnessTests {
     /// One connection queues jobs for threads that block; another connection's single job does not wait for all of
     /// them.
-    @Test func connectionsTakeTurnsOnThreadsThatBlock() async throws {
+    @Test func connectionsAlternateOnThreadsThatBlock() async throws {
         var configuration = SocketServer.Configuration()
         configuration.blockingThreads = 1
         let release = DispatchSemaphore(value: 0)
@@ -44,7 +44,7 @@ private let quick: UInt32 = 102
     }
 
     /// One client with many connections has no more turns than another with one.
-    @Test func clientsTakeTurnsOnThreadsThatBlock() async throws {
+    @Test func clientsAlternateOnThreadsThatBlock() async throws {
         var configuration = SocketServer.Configuration()
         configuration.blockingThreads = 1
         let release = DispatchSemaphore(value: 0)

@@ -265,7 +265,7 @@ extension HostileClient {
         }
     }
 
-    @Test func answersThatWaitForTheirTurnAreBoundedThoughTheyAreEmpty() async throws {
+    @Test func answersThatWaitForEarlierOnesAreBoundedThoughTheyAreEmpty() async throws {
         var configuration = SocketServer.Configuration.limited {
             $0.maximumPayloadLength = 1_000
             $0.maximumBufferedBytesPerConnection = 64 << 10

@@ -131,7 +131,7 @@ private func connect(_ count: Int, to server: SocketServer, tls: ClientTLS? = ni
     }
 
     /// A waiting client has not been read, and a client that has gone is skipped.
-    @Test func aClientThatGivesUpBeforeItsTurnCostsNoHandshake() async throws {
+    @Test func aClientThatGivesUpInLineCostsNoHandshake() async throws {
         let configuration = try withTLS {
             $0.limits.maximumHandshakes = 1
             $0.eventLoops = 1

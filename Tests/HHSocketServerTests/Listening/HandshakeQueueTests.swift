@@ -78,7 +78,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     }
 
     /// One address with any number of connections does not delay another.
-    @Test func addressesTakeTurns() throws {
+    @Test func addressesAlternate() throws {
         var queue = Queue(maximum: 1)
         let entered = queue.enter(now: start)
         var last = try #require(entered)

@@ -110,7 +110,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         #expect(Array(buffer: try await reader.read(at: 0, count: 5_000)) == old)
     }
 
-    @Test func filesThatArePlacedByHandAreServed() async throws {
+    @Test func filesThatAreAddedByHandAreServed() async throws {
         let bytes = content(20_000_000 / 4)
         self.files.add("a", bytes)
         #expect(try await self.store.get("a", pieceLength: 1 << 20) == bytes)

@@ -214,7 +214,7 @@ import Testing
         #expect(!frame.headers.contains(name: "ack"))
     }
 
-    @Test func queueKeepsMessagesForOneOfItsConsumersInTurn() {
+    @Test func queueKeepsMessagesForEachConsumerAlternately() {
         var broker = BrokerScript()
         broker.connect(0)
         broker.connect(1, .v1_1)

@@ -169,7 +169,7 @@ import Testing
 
     // MARK: Scripts
 
-    @Test func rulesAreChosenByCommandThenByTurn() async throws {
+    @Test func rulesAreChosenByCommandThenByOrder() async throws {
         let broker = try await MockBroker()
         let client = try await RawSTOMPClient(to: broker.endpoint, version: .v1_2)
         broker.once(.send, .drop)

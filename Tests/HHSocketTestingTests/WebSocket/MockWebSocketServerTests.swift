@@ -9,7 +9,7 @@ import Testing
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct MockWebSocketServerTests {
     // MARK: Messages
 
-    @Test func rulesAreChosenByTextThenByTurn() async throws {
+    @Test func rulesAreChosenByTextThenByOrder() async throws {
         let server = try await MockWebSocketServer(.echo)
         server.on(text: "a", .text("always"))
         server.once(text: "a", .text("first"))

@@ -106,7 +106,7 @@ import Testing
         #expect(self.append(.blob(9_000, lane: 1)) == .queued)
     }
 
-    @Test mutating func blobsOfOnePriorityTakeTurnsAndAHigherOneGoesFirst() {
+    @Test mutating func blobsOfOnePriorityAlternateAndAHigherOneGoesFirst() {
         _ = self.append(.blob(3_000, lane: 1))
         _ = self.append(.blob(2_000, lane: 2))
         _ = self.append(.text("low"), .low)

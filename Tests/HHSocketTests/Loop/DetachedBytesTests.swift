@@ -173,7 +173,7 @@ import Testing
     }
 
     /// Each takes a place in a queue, although it has no byte.
-    @Test func emptyItemsAreChargedForTheirPlaces() throws {
+    @Test func emptyItemsAreChargedForTheirSlots() throws {
         var server = ServerSide()
         let id = try server.open(50)
         for _ in 0..<1_000 { server.receive(Frame(type: FrameType.item, serial: 50)) }
@@ -295,7 +295,7 @@ import Testing
     /// Each takes a place in a queue, and at the end of a connection an allocation of its own, although it has a byte
     /// or none.
     @Test(arguments: [0, 1], [false, true])
-    func tinyMessagesAreChargedForTheirPlaces(length: Int, isLast: Bool) async throws {
+    func tinyMessagesAreChargedForTheirSlots(length: Int, isLast: Bool) async throws {
         let (account, count) = (CountingAccount(), 200)
         let inbox = WebSocketInbox(account: account) {}
         for _ in 0..<count { inbox.append(WebSocketMessage(.binary, try self.slice(length)), isLast: isLast) }

@@ -177,7 +177,7 @@ import Testing
     }
 
     /// Bytes are lent where they become the application's, or where the call that they are passed to ends with them.
-    @Test func bytesAreLentAtFewPlaces() throws {
+    @Test func bytesAreLentByFewFiles() throws {
         let lending = try Self.sources().filter { !$0.path.hasPrefix("HHSocket/Wire/") }
             .map { (path: $0.path, count: $0.text.matches(of: /\.lend\(\)/).count) }
             .filter { $0.count > 0 }

@@ -29,7 +29,7 @@ import Testing
         }
     }
 
-    @Test func lanesOfAPriorityTakeTurnsFrameByFrame() {
+    @Test func lanesOfAPriorityAlternateFrameByFrame() {
         var scheduler = self.scheduler()
         for serial in [50, 51, 52] as [UInt32] { scheduler.sendPlain(self.free(150_000), serial: serial) }
         #expect(self.order(&scheduler) == ["50+", "51+", "52+", "50+", "51+", "52+", "50", "51", "52"])
@@ -37,7 +37,7 @@ import Testing
         #expect(scheduler.waitingBytes == 0)
     }
 
-    @Test func itemsAndWhatCostsNothingTakeTurns() {
+    @Test func itemsAndWhatCostsNothingAlternate() {
         var scheduler = self.scheduler()
         let lane = scheduler.open(nil, serial: 50, priority: .default, window: 1 << 20)
         scheduler.append(self.item(150_000), to: lane)
@@ -164,7 +164,7 @@ import Testing
             scheduler.sendCredit(1, of: lane)
             _ = scheduler.mayProceed(lane)
             scheduler.close(lane)
-            #expect(scheduler.occupiedPlaces <= 256)
+            #expect(scheduler.occupiedSlots <= 256)
         }
         #expect(scheduler.laneCount == 1)
     }

@@ -52,10 +52,10 @@ struct EchoCalls: Sendable {
 
     /// - Parameters:
     ///   - inFlight: The number of calls that may be in flight at once.
-    ///   - takesTurns: Whether a request may still be referenced when its call has been answered.
-    init(body: EchoBody, inFlight: Int, tally: EchoTally, schedule: StartSchedule?, takesTurns: Bool = true) {
+    ///   - alternates: Whether a request may still be referenced when its call has been answered.
+    init(body: EchoBody, inFlight: Int, tally: EchoTally, schedule: StartSchedule?, alternates: Bool = true) {
         self.body = body
-        self.slots = (0..<inFlight).map { _ in Slot(requests: RequestPair(body, takesTurns: takesTurns)) }
+        self.slots = (0..<inFlight).map { _ in Slot(requests: RequestPair(body, alternates: alternates)) }
         self.idle = Array((0..<inFlight).reversed())
         self.tally = tally
         self.schedule = schedule

@@ -77,7 +77,7 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
             inFlight: inFlight,
             tally: tally,
             schedule: schedule,
-            takesTurns: !isInline
+            alternates: !isInline
         )
     }
 

@@ -129,7 +129,7 @@ final class MeasuredStream: Sendable {
         return count
     }
 
-    /// - Parameter goesOn: Called with each item; returns whether another is wanted.
+    /// - Parameter continues: Called with each item; returns whether another is wanted.
     /// - Returns: The number of items.
     private func takeItems(of stream: SocketStream, _ continues: (ByteBuffer) -> Bool) async throws -> Int {
         let length = self.item.readableBytes

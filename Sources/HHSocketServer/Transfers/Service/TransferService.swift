@@ -61,7 +61,7 @@ extension Router {
         var streamLimits = limits
         streamLimits.timeout = limits.timeout ?? .seconds(365 * 86_400)
         self.stream(transfers.types.put, kind: .bidirectional, on: executor, limits: streamLimits) { stream, context in
-            try await StoreTurn.of(context) { try await transfers.put(stream, context) }
+            try await StoreOwner.of(context) { try await transfers.put(stream, context) }
             return ByteBuffer()
         }
         self.stream(
@@ -70,25 +70,25 @@ extension Router {
             on: executor,
             limits: streamLimits
         ) { stream, context in
-            try await StoreTurn.of(context) { try await transfers.get(stream, context) }
+            try await StoreOwner.of(context) { try await transfers.get(stream, context) }
             return ByteBuffer()
         }
         self.handle(transfers.types.find, on: executor, limits: limits) { request, context in
-            try await StoreTurn.of(context) { try await transfers.find(request, context) }
+            try await StoreOwner.of(context) { try await transfers.find(request, context) }
         }
         self.handle(transfers.types.discard, on: executor, limits: limits) { request, context in
-            try await StoreTurn.of(context) { try await transfers.discard(request, context) }
+            try await StoreOwner.of(context) { try await transfers.discard(request, context) }
         }
     }
 }
 
-extension StoreTurn {
+extension StoreOwner {
     /// Runs `body`, whose work in a store is done in the turn of this client.
     fileprivate static func of<Result: Sendable>(
         _ context: ServerContext,
         _ body: () async throws -> Result
     ) async throws -> Result {
-        try await self.$owner.withValue(context.session.turn, operation: body)
+        try await self.$current.withValue(context.session.principalID, operation: body)
     }
 }
 

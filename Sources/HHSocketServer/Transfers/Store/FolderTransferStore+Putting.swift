@@ -13,7 +13,7 @@ extension FolderTransferStore: EarlyTransferStore {
         var hashed: HashRecord?
         // A file that changes again and again is not the one that is put.
         for attempt in 0..<4 {
-            let begun = try await self.inTurn(of: put.id) { [hashed] in
+            let begun = try await self.exclusively(for: put.id) { [hashed] in
                 try self.beginNow(put, hashed: hashed, mayHash: attempt < 3, onEnd: onEnd)
             }
             switch begun {
@@ -30,7 +30,7 @@ extension FolderTransferStore: EarlyTransferStore {
         onEnd: @escaping @Sendable (any Error) -> Void
     ) async throws -> (any EarlyTransferWriter, isChanged: Bool)? {
         await self.removeExpired()
-        let begun = try await self.inTurn(of: put.id) {
+        let begun = try await self.exclusively(for: put.id) {
             try self.mayBeginEarly(put) ? self.beginNow(put, hashed: nil, mayHash: false, onEnd: onEnd) : nil
         }
         guard case .unfinished(let writer, let isChanged) = begun else { return nil }
@@ -53,12 +53,12 @@ extension FolderTransferStore: EarlyTransferStore {
 
     private func removeExpired() async {
         for id in self.state.withLockedValue({ [now = self.fileSystem.now()] in $0.ledger.expired(now: now) }) {
-            try? await self.inTurn(of: id) { try self.removeIfExpired(id) }
+            try? await self.exclusively(for: id) { try self.removeIfExpired(id) }
         }
     }
 
     public func discard(_ id: TransferID, writer: UInt64) async throws -> Bool {
-        try await self.inTurn(of: id) {
+        try await self.exclusively(for: id) {
             try self.withRoot { root in
                 try self.withFolder(FolderNames.unfinished, in: root, makes: false) { folder in
                     guard let found = try self.readUnfinished(id, in: folder), found.record.writer == writer else {
@@ -199,7 +199,7 @@ extension FolderTransferStore: EarlyTransferStore {
         slot.onEnd { [weak self, weak live] in
             Task {
                 guard let self, let live else { return }
-                try? await self.inTurn(of: live.id) { self.close(live, StatusError(.overloaded)) }
+                try? await self.exclusively(for: live.id) { self.close(live, StatusError(.overloaded)) }
             }
         }
         self.state.withLockedValue { state in

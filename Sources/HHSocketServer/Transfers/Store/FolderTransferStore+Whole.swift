@@ -125,7 +125,7 @@ extension FolderTransferStore {
     /// - Throws: `CancellationError` if the task is cancelled. The progress is kept for the next attempt.
     func hash(of id: TransferID) async throws -> HashRecord? {
         while true {
-            switch try await self.inTurn(of: id, { try self.hashOn(id) }) {
+            switch try await self.exclusively(for: id, { try self.hashOn(id) }) {
             case .absent: return nil
             case .done(let record): return record
             case .continues: try Task.checkCancellation()

@@ -5,10 +5,10 @@ import NIOConcurrencyHelpers
 import NIOCore
 
 /// The client for which a task uses a store.
-enum StoreTurn {
+enum StoreOwner {
     /// The client in whose turn the store's threads work for this task: otherwise one that asks for many files would
     /// have as many turns.
-    @TaskLocal static var owner: UInt64?
+    @TaskLocal static var current: UInt64?
 }
 
 /// The files of transfers in a folder: the file of an id is `FOLDER/ID`.
@@ -165,8 +165,8 @@ public final class FolderTransferStore: TransferStore {
     }
 
     /// Runs `body` on a thread, when no other operation on this id is running.
-    func inTurn<Result: Sendable>(
-        of id: TransferID,
+    func exclusively<Result: Sendable>(
+        for id: TransferID,
         _ body: @escaping @Sendable () throws -> Result
     ) async throws -> Result {
         await self.locks.lock(id)
@@ -175,7 +175,7 @@ public final class FolderTransferStore: TransferStore {
     }
 
     /// Runs `body` where the caller runs, which may block, when nothing else is done with this id.
-    func inTurnHere<Result>(of id: TransferID, _ body: () throws -> Result) async throws -> Result {
+    func exclusivelyHere<Result>(for id: TransferID, _ body: () throws -> Result) async throws -> Result {
         await self.locks.lock(id)
         defer { self.locks.unlock(id) }
         return try Self.translatingErrors(body)
@@ -192,7 +192,7 @@ public final class FolderTransferStore: TransferStore {
 
     /// In whose turn work on the file of an id is done: the client's, or the id's if no service has said whose it is.
     private static func owner(_ id: TransferID) -> UInt64 {
-        StoreTurn.owner ?? UInt64(bitPattern: Int64(id.hashValue))
+        StoreOwner.current ?? UInt64(bitPattern: Int64(id.hashValue))
     }
 
     /// Runs `body`, and throws errors of the system as the errors that clients receive.

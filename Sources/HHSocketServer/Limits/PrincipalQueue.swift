@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 /// Work that waits: principals take turns, and in the turn of a principal its connections do. No locks and no clock.
-struct TurnQueue<Element> {
+struct PrincipalQueue<Element> {
     /// The client that some work is done for.
     struct Owner: Hashable, Sendable {
         /// Identifies its identity or its address.
@@ -17,7 +17,7 @@ struct TurnQueue<Element> {
         fileprivate var number: UInt64
     }
 
-    private var turns = OwnerTurns()
+    private var principals = RoundRobin()
     /// The work of each principal's connections; at least one element.
     private var lines: [UInt64: FairQueue<Element>] = [:]
     /// The number of elements that wait.
@@ -30,21 +30,23 @@ struct TurnQueue<Element> {
         self.count += 1
         return Ticket(
             principal: owner.principal,
-            line: self.turns.enter(owner.principal),
+            line: self.principals.enter(owner.principal),
             number: self.lines[owner.principal, default: FairQueue()].append(element, of: owner.connection)
         )
     }
 
     /// Removes and returns the next element of the principal whose turn it is; nil if there is none.
     mutating func popFirst() -> Element? {
-        guard let principal = self.turns.next(), let element = self.lines[principal]?.popFirst() else { return nil }
+        guard let principal = self.principals.next(), let element = self.lines[principal]?.popFirst() else {
+            return nil
+        }
         self.removedOne(of: principal)
         return element
     }
 
     /// Removes and returns an element; nil if it no longer waits.
     mutating func withdraw(_ ticket: Ticket) -> Element? {
-        guard self.turns.number(of: ticket.principal) == ticket.line,
+        guard self.principals.number(of: ticket.principal) == ticket.line,
             let element = self.lines[ticket.principal]?.withdraw(ticket.number)
         else { return nil }
         self.removedOne(of: ticket.principal)
@@ -55,8 +57,8 @@ struct TurnQueue<Element> {
         self.count -= 1
         guard self.lines[principal]?.count == 0 else { return }
         self.lines[principal] = nil
-        self.turns.remove(principal)
+        self.principals.remove(principal)
     }
 }
 
-extension TurnQueue: Sendable where Element: Sendable {}
+extension PrincipalQueue: Sendable where Element: Sendable {}

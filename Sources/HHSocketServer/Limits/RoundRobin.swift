@@ -4,22 +4,22 @@ import DequeModule
 /// Owners that take turns, such as principals or connections. No locks and no clock.
 ///
 /// Everything takes a constant time on average.
-struct OwnerTurns: Sendable {
-    private struct Turn: Sendable {
+struct RoundRobin: Sendable {
+    private struct Entry: Sendable {
         var owner: UInt64
-        /// Distinguishes it from one of before the owner left.
+        /// Distinguishes it from one of before the owner was removed.
         var number: UInt64
     }
 
     private var numbers: [UInt64: UInt64] = [:]
-    /// The turns, the next first, including those of owners that have left.
-    private var turns: Deque<Turn> = []
+    /// The owners, the next first, including those that were removed.
+    private var entries: Deque<Entry> = []
     private var lastNumber: UInt64 = 0
 
-    /// The number of places in memory.
-    var placeCount: Int { self.turns.count }
+    /// The number of entries in memory.
+    var slotCount: Int { self.entries.count }
 
-    /// The number that an owner has until it leaves, and no other owner has; nil if it takes no turns.
+    /// The number that an owner has until it is removed, and no other owner has; nil if it is not here.
     func number(of owner: UInt64) -> UInt64? { self.numbers[owner] }
 
     /// Lets an owner take turns, after all others, unless it does already.
@@ -30,16 +30,16 @@ struct OwnerTurns: Sendable {
         if let number = self.numbers[owner] { return number }
         self.lastNumber += 1
         self.numbers[owner] = self.lastNumber
-        self.turns.append(Turn(owner: owner, number: self.lastNumber))
+        self.entries.append(Entry(owner: owner, number: self.lastNumber))
         return self.lastNumber
     }
 
     /// Returns the owner whose turn it is, which has its next one after all others; nil if there is none.
     mutating func next() -> UInt64? {
-        while let turn = self.turns.popFirst() {
-            guard self.numbers[turn.owner] == turn.number else { continue }
-            self.turns.append(turn)
-            return turn.owner
+        while let entry = self.entries.popFirst() {
+            guard self.numbers[entry.owner] == entry.number else { continue }
+            self.entries.append(entry)
+            return entry.owner
         }
         return nil
     }
@@ -47,9 +47,9 @@ struct OwnerTurns: Sendable {
     /// Removes an owner.
     mutating func remove(_ owner: UInt64) {
         self.numbers[owner] = nil
-        // Otherwise owners that come and go would leave turns behind without a bound.
-        guard self.turns.count > 2 * self.numbers.count + 16 else { return }
+        // Otherwise owners that come and go would accumulate entries without a bound.
+        guard self.entries.count > 2 * self.numbers.count + 16 else { return }
         let numbers = self.numbers
-        self.turns.removeAll { numbers[$0.owner] != $0.number }
+        self.entries.removeAll { numbers[$0.owner] != $0.number }
     }
 }

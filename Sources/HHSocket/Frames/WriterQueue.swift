@@ -52,7 +52,7 @@ struct WriterQueue {
         return true
     }
 
-    /// The one whose turn it is, if a frame of its length fits. The caller completes it.
+    /// The first one, if a frame of its length fits. The caller completes it.
     mutating func popFirst(where fits: (Int) -> Bool = { _ in true }) -> PendingWrite? {
         self.line.popFirst(where: fits, unless: { $0.isDone })
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// The bytes of a read, looked up once for all the frames in them, since each lookup costs a checked access.
+/// The bytes of a read, located once for all the frames in them, since each access is checked.
 ///
 /// The buffer is retained, and a retained buffer is not changed: whatever the decoder does to its own, this memory
 /// stays valid.
@@ -34,7 +34,7 @@ package struct Batch<Language: LinkLanguage>: ~Copyable {
     /// The number of units that may be pulled by ``next()`` before the link checks the duration of the turn. Receivers
     /// that pull frames by the fast paths check it themselves, by ``Link/endTurnInTime(_:)``.
     private var unitsToCheck: Int
-    /// The received bytes, once a frame was looked for.
+    /// The received bytes, once a frame was requested.
     var input: LocatedInput?
 
     init(_ link: Link<Language>) {

@@ -225,7 +225,7 @@ extension Link {
     /// Discards received bytes from now on, and in this turn those that are here.
     package func discardIncoming(in turn: inout Turn) {
         self.hot.discards = true
-        // The receiver may have looked at a unit that it has yet to take.
+        // The receiver may have examined a unit that it has yet to take.
         turn.after { _ in
             self.hot.language.dropInput()
             self.settle()

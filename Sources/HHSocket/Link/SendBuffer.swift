@@ -3,7 +3,7 @@
 /// far as its channel accepts more.
 ///
 /// Units are encoded when their sending begins. A unit that is sent piece by piece continues until a boundary, where
-/// units of a higher priority go first, and those of the same priority take turns with it.
+/// units of a higher priority go first, and those of the same priority alternate with it.
 package struct SendBuffer<Language: LinkLanguage> {
     private enum Waiting {
         case unit(Language.Unit, cost: Int)

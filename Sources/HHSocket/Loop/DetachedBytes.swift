@@ -36,7 +36,7 @@ extension ByteBuffer {
     ///
     /// Its capacity doubles while the unit arrives. What lies far behind the bytes has not been touched, and does not
     /// count: otherwise one read would be charged with megabytes, and a few connections would exceed every limit
-    /// before any of them could be told to wait.
+    /// before any of them could be made to wait.
     ///
     /// - Parameters:
     ///   - capacity: The capacity of the buffer's memory.

@@ -36,9 +36,9 @@ package struct LanePayload: Sendable {
     var cost: UInt64 { self.kind == .item ? StreamFrames.wholeCost(self.bytes.readableBytes) : 0 }
 }
 
-/// The payloads that one serial has to send. They are sent in order, and take turns with those of other lanes.
+/// The payloads that one serial has to send. They are sent in order, and alternate with those of other lanes.
 struct StreamLane: Sendable {
-    /// The place where a lane waits.
+    /// The position at which a lane waits.
     enum Position: Hashable, Sendable {
         /// It has nothing to send.
         case none
@@ -71,7 +71,7 @@ struct StreamLane: Sendable {
     /// The number of payloads at the front that were detached.
     private var detachedCount = 0
     var position = Position.none
-    /// The number of its valid place in a line; 0 without one.
+    /// The number of its valid entry in a line; 0 without one.
     var ticket: UInt64 = 0
     /// The cost of its waiting items, as far as it is known before they are divided.
     var itemCost: UInt64 = 0
@@ -93,7 +93,7 @@ struct StreamLane: Sendable {
     /// Whether the stream's credit reaches for all that waits.
     var isCovered: Bool { self.itemCost <= self.window.free }
 
-    /// The part of the connection's credit that it claims in its present place.
+    /// The part of the connection's credit that it claims in its current position.
     var dueClaim: UInt64 { self.position == .item ? min(self.itemCost, self.window.free) : 0 }
 
     /// The kind of the next payload; nil if none waits.
@@ -127,7 +127,7 @@ struct StreamLane: Sendable {
 
     /// Adds a payload.
     ///
-    /// - Returns: The lane's place, the change of its claim there, and whether the stream's credit suffices for all
+    /// - Returns: The lane's position, the change of its claim there, and whether the stream's credit suffices for all
     ///   waiting payloads.
     mutating func append(_ payload: LanePayload) -> (position: Position, claim: ClaimChange, isCovered: Bool) {
         self.itemCost += payload.cost
@@ -159,7 +159,7 @@ struct StreamLane: Sendable {
         var next: LanePayload.Kind?
         var position = Position.none
         var sender = Sender.proceeds
-        /// The change of the claim in the lane's present place.
+        /// The change of the claim in the lane's current position.
         var claim = ClaimChange(old: 0, new: 0)
     }
 
@@ -206,7 +206,7 @@ struct StreamLane: Sendable {
     }
 }
 
-/// Lanes by priority, equals in the order of arrival. A lane that is removed before its turn stays as a stub, until
+/// Lanes by priority, equals in the order of arrival. A lane that is removed while it waits stays as a stub, until
 /// most entries are stubs.
 struct LaneLine: Sendable {
     struct Entry: Sendable {
@@ -219,7 +219,7 @@ struct LaneLine: Sendable {
     private(set) var first: Entry?
     private(set) var firstPriority: FramePriority?
 
-    /// The number of places, stubs included.
+    /// The number of entries, stubs included.
     var count: Int { self.queue.count }
     /// Whether it has exactly one lane, and no stub.
     var hasOne: Bool { self.queue.count == 1 }
@@ -233,7 +233,7 @@ struct LaneLine: Sendable {
         (self.first, self.firstPriority) = (self.queue.first, self.queue.firstPriority)
     }
 
-    /// Removes the first lane, whose turn it is.
+    /// Removes the first lane.
     mutating func popFirst() {
         _ = self.queue.popFirst()
         self.noteFirst()
@@ -245,7 +245,7 @@ struct LaneLine: Sendable {
         self.stubs = max(0, self.stubs - 1)
     }
 
-    /// Records that a place has become a stub.
+    /// Records that an entry has become a stub.
     mutating func makeStub(_ lanes: borrowing SlotTable<StreamLane>) {
         self.stubs += 1
         guard self.stubs > 32, self.stubs > self.queue.count / 2 else { return }

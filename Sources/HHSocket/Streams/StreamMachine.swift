@@ -112,6 +112,6 @@ extension StreamMachine where Self: ~Copyable {
     package var sendWindow: SendWindow { self.table.scheduler.connection }
     /// The window of items that this side receives.
     package var receiveWindow: ReceiveWindow { self.table.connection }
-    /// The number of places that waiting payloads occupy, including stubs.
+    /// The number of slots that waiting payloads occupy, including stubs.
     package var occupiedSlots: Int { self.table.occupiedSlots }
 }

@@ -260,7 +260,7 @@ package final class StreamPort: Sendable {
         package var isFinished = false
     }
 
-    /// Tells the machine what was taken, and hands over the items that are to be sent.
+    /// Reports to the machine what was taken, and hands over the items that are to be sent.
     ///
     /// - Parameters:
     ///   - sends: Whether items may be sent: not before the opening was.

@@ -5,13 +5,13 @@ import NIOCore
 /// The payloads that one side of a connection has to send once streams are agreed on, and their order.
 ///
 /// The shell pulls a frame whenever the socket accepts more (``next()``). Credits and cancels are sent first. Other
-/// payloads wait in lanes, one for each serial: those of the highest priority take turns, frame by frame. Within a lane
+/// payloads wait in lanes, one for each serial: those of the highest priority alternate, frame by frame. Within a lane
 /// the order is kept, so that an end is sent after its stream's items. Items need credit: a lane whose stream has none
 /// leaves the queue until credit arrives, so that the cost of a frame does not depend on the number of waiting lanes.
-/// If the connection's credit does not suffice for the item whose turn it is, all items wait, and payloads that cost
+/// If the connection's credit does not suffice for the next item, all items wait, and payloads that cost
 /// nothing are sent.
 package struct StreamScheduler: ~Copyable, Sendable {
-    /// A frame whose turn it is.
+    /// A frame to send next.
     package struct Departure: Sendable {
         package var frame: Frame
         /// The stream whose payload it is part of.
@@ -82,7 +82,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
 
     /// The number of lanes.
     package var laneCount: Int { self.lanes.count }
-    /// The number of places that lanes occupy, stubs included.
+    /// The number of slots that lanes occupy, stubs included.
     package var occupiedSlots: Int {
         self.freeLine.count + self.itemLine.count + self.wanting.count + self.roomLine.count + self.creditLine.count
             + self.cancels.count
@@ -344,7 +344,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
         self.updateClaim(key)
     }
 
-    /// Removes a lane from its queue before its turn.
+    /// Removes a lane from its queue while it waits.
     private mutating func removeFromLine(_ key: SlotKey) {
         let former = self.lanes.with(key) { lane in
             defer { (lane.ticket, lane.position) = (0, .none) }
@@ -392,7 +392,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
         while let first = line.first, lanes.with(first.lane, { $0.ticket }) != first.ticket { line.popStub() }
     }
 
-    // MARK: Turns
+    // MARK: Scheduling
 
     /// The next frame to send; nil if none may be sent.
     package mutating func next() -> Departure? {
@@ -465,7 +465,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
     ///
     /// - Parameter part: The part of its first payload that was sent.
     private mutating func requeue(_ key: SlotKey, in line: Line, after part: StreamLane.Part) {
-        // The only lane has the next turn as well, unless another line has waited for longer.
+        // The only lane is the next one as well, unless another line has waited for longer.
         if let next = part.next, (next == .item) == (part.position == .item), self.isAlone(in: line) { return }
         switch line {
         case .free: self.freeLine.popFirst()

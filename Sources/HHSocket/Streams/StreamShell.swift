@@ -85,7 +85,7 @@ package final class StreamShell<Machine: StreamMachine & ~Copyable> {
 
     package func isOpen(_ id: StreamID) -> Bool { self.slots[id] != nil }
 
-    /// The place and the party of a stream; nil if it is not open.
+    /// The slot and the party of a stream; nil if it is not open.
     private func open(_ id: StreamID) -> (slot: SlotKey, party: any StreamParty)? {
         guard let slot = self.slots[id] else { return nil }
         return self.opens.with(slot) { (slot, $0.party) }

@@ -152,7 +152,7 @@ package struct StreamTable: ~Copyable {
     var streams = SlotTable<Stream>()
     /// The streams that are open, by serial.
     private(set) var open: [UInt32: SlotKey] = [:]
-    /// The stream that was looked up last.
+    /// The stream that was found last.
     private var lastFound: (serial: UInt32, key: SlotKey)?
     var assembler: PayloadAssembler
     var timers = TimerTable<StreamID>()
@@ -210,7 +210,7 @@ package struct StreamTable: ~Copyable {
     var heldMemory: UInt64 { self.memoryOfStreams + self.assembler.memory }
     /// Whether there is an incomplete payload.
     var hasUnfinished: Bool { self.unfinishedCount > 0 || self.assembler.isGathering }
-    /// The number of places that waiting payloads occupy, including stubs.
+    /// The number of slots that waiting payloads occupy, including stubs.
     var occupiedSlots: Int { self.scheduler.occupiedSlots + self.timers.occupiedSlots }
     private var maximumHeld: UInt64 { UInt64(max(0, self.settings.maximumHeldBytes)) }
 

@@ -81,7 +81,7 @@ package struct Slots<Element: ~Copyable>: ~Copyable {
         if self.capacity > 0 { self.base.deallocate() }
     }
 
-    /// The place at an index from 0 to the last one passed to ``reserve(_:isUsed:)``.
+    /// The slot at an index from 0 to the last one passed to ``reserve(_:isUsed:)``.
     @inlinable
     @inline(__always)
     package subscript(index: Int) -> UnsafeMutablePointer<Element> {

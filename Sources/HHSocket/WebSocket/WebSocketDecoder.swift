@@ -20,7 +20,7 @@ package enum WebSocketInput: Hashable, Sendable {
 /// the same violation.
 ///
 /// A few compressed bytes may expand to many, and inflating them takes time: with a budget (``inflatedBudget``)
-/// ``next()`` returns nil although there is more to do, as ``hasMoreWork`` tells, until ``resumeWork()`` renews the
+/// ``next()`` returns nil although there is more to do, as ``hasMoreWork`` says, until ``resumeWork()`` renews the
 /// budget. Bytes that arrive meanwhile are kept.
 ///
 /// Copies share the state of the decompression, so only one of them may continue to decode.

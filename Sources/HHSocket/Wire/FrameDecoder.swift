@@ -647,7 +647,7 @@ public struct FrameDecoder: Sendable {
         self.partial = ByteBuffer()
         self.input = ByteBuffer()
         self.block = ByteBuffer()
-        // What was looked up in the former input is no longer part of it.
+        // What was located in the former input is no longer part of it.
         self.appendCount &+= 1
     }
 

@@ -185,7 +185,7 @@ struct SharedCallMachine {
         self.waiters[caller]?.stage = .search(number)
     }
 
-    /// Adds a waiter, whose place the calling function must set.
+    /// Adds a waiter, whose stage the calling function must set.
     private mutating func enter(_ caller: Caller, _ asking: Asking, at now: APIClock.Moment) {
         assert(self.waiters[caller] == nil, "a caller asks once")
         let timeout = now.time.advanced(clamping: TimeAmount(clamping: asking.timeout))

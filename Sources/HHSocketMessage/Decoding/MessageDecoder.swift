@@ -59,7 +59,7 @@ public struct MessageDecoder: ~Copyable {
 
     /// Records an error, and ends the decoding.
     ///
-    /// - Parameter position: The place of the error; nil if it has none.
+    /// - Parameter position: The position of the error; nil if it has none.
     @usableFromInline
     @inline(never)
     mutating func fail(_ reason: MessageError.Reason, at position: UnsafePointer<UInt8>?) {

@@ -32,7 +32,7 @@ struct RecordLayout {
             let count = self.take(Self.word)
             return .init(value: self.take(Self.word), quantifier: count)
         case .oneof(let index):
-            // All fields of a oneof share one place, large enough for the largest.
+            // All fields of a oneof share one slot, large enough for the largest.
             if let position = self.oneofs[index] { return position }
             let number = self.take(4)
             let position = Position(value: self.take(max(8, 2 * Self.word), alignment: 8), quantifier: number)

@@ -16,7 +16,7 @@ extension CallTable where Call: ~Copyable {
         /// The connection on which it was sent.
         var connection = CallTable.noConnection
         var serial: UInt32 = 0
-        /// The number of its valid place in line; its earlier places are stubs.
+        /// The number of its valid ticket in line; its earlier tickets are stubs.
         var ticket: UInt32 = 0
         /// The number of attempts that have reached a connection.
         var attempts: UInt32 = 0
@@ -68,7 +68,7 @@ extension CallTable where Call: ~Copyable {
             self.bytes = bytes
         }
 
-        /// Begins a new place in line and returns its number. The earlier places become stubs.
+        /// Draws a new ticket for the line and returns its number. The earlier tickets become stubs.
         mutating func nextTicket() -> UInt32 {
             self.ticket &+= 1
             return self.ticket

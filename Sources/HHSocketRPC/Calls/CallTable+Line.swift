@@ -4,8 +4,8 @@ import HHSocket
 extension CallTable where Call: ~Copyable {
     /// The calls that wait for a connection, in the order in which they will be sent.
     ///
-    /// A call that no longer waits, or waits in another place, leaves a stub. Its entry knows the number of its valid
-    /// place.
+    /// A call that no longer waits, or waits elsewhere, leaves a stub. Its entry knows the number of its valid
+    /// ticket.
     struct Line {
         private struct Ticket {
             var key: DispatchKey
@@ -18,7 +18,7 @@ extension CallTable where Call: ~Copyable {
             self.line = WaitingLine(maximumCount: maximumCount, maximumBytes: maximumBytes)
         }
 
-        /// The number of places, including stubs.
+        /// The number of tickets, including stubs.
         var length: Int { self.line.length }
         /// The number of calls that wait.
         var count: Int { self.line.count }
@@ -47,12 +47,12 @@ extension CallTable where Call: ~Copyable {
             self.line.popFirst(unless: { Self.isStub($0, calls) })?.key
         }
 
-        /// Removes a call of this size, which no longer waits: its place is a stub from now on.
+        /// Removes a call of this size, which no longer waits: its ticket is a stub from now on.
         mutating func makeStub(bytes: Int, in calls: borrowing SlotTable<Entry>) {
             self.line.makeStub(cost: bytes) { Self.isStub($0, calls) }
         }
 
-        /// Removes all places, which must be stubs.
+        /// Removes all tickets, which must be stubs.
         mutating func removeStubs() {
             self.line.removeStubs()
         }

@@ -248,7 +248,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
         if self.phase(of: key) == .waiting { self.waiting.move(key, to: priority, in: &self.calls) }
     }
 
-    /// The number of places in line, including stubs.
+    /// The number of tickets in line, including stubs.
     var lineLength: Int { self.waiting.length }
 
     /// The number of calls that wait for a connection.

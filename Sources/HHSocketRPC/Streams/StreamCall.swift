@@ -219,7 +219,7 @@ final class StreamCall: CallParty {
         }
         for waiter in waiters { resume(waiter) }
         if self.isCancelled.load(ordering: .relaxed) { self.port.inbox.discard() }
-        // After the end is known, which readers and senders look for.
+        // After the end is known, which readers and senders check.
         self.port.inbox.finish(resume: resume)
         self.port.end { sender in
             switch sender {

@@ -35,7 +35,7 @@ final class StreamCarrier: @unchecked Sendable {
         let call: StreamCall
     }
 
-    /// A place in the queue. The stream may have been removed.
+    /// An entry of the queue. The stream may have been removed.
     private struct Entry {
         let run: Run
         let key: DispatchKey
@@ -75,7 +75,7 @@ final class StreamCarrier: @unchecked Sendable {
     func invalidate() {
         self.engine = nil
         self.runs = [:]
-        // The places of streams that have left the line retain their calls.
+        // The entries of streams that have left the line retain their calls.
         self.line = WaitingLine(maximumCount: self.configuration.maximumWaiting)
     }
 

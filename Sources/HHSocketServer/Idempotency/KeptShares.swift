@@ -6,7 +6,7 @@ import NIOCore
 ///
 /// Every answer is in two lists, that of its owner and that of all, from the oldest to the newest. So the oldest of
 /// either is found and removed in constant time. Owners are in levels by the amount that they hold, each of which is a
-/// list in which they take turns: an owner that holds most, within a factor of two, is found as quickly.
+/// list in which they alternate: an owner that holds most, within a factor of two, is found as quickly.
 struct KeptShares: ~Copyable, Sendable {
     typealias Amount = IdempotencyPolicy.Amount
 

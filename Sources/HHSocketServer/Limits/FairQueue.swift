@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import DequeModule
 
-/// Work that waits, in a queue for each of its owners, such as connections; owners take turns. No locks and no clock.
+/// Work that waits, in a queue for each of its owners, such as connections; owners alternate. No locks and no clock.
 ///
 /// ``append(_:of:)`` and ``popFirst()`` take a constant time on average, and so does ``withdraw(_:)``.
 struct FairQueue<Element> {
@@ -20,7 +20,7 @@ struct FairQueue<Element> {
 
     /// The number of elements that wait.
     var count: Int { self.waiting.count }
-    /// The number of places in memory, including those of withdrawn elements.
+    /// The number of entries in memory, including those of withdrawn elements.
     var slotCount: Int { self.lines.values.reduce(self.owners.slotCount) { $0 + $1.numbers.count } }
 
     /// Adds an element to the end of its owner's line.
@@ -37,7 +37,7 @@ struct FairQueue<Element> {
         return number
     }
 
-    /// Removes and returns the first element of the owner whose turn it is; nil if there is none.
+    /// Removes and returns the first element of the next owner; nil if there is none.
     mutating func popFirst() -> Element? {
         guard let owner = self.owners.next() else { return nil }
         while let number = self.lines[owner]?.numbers.popFirst() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// Work that waits: principals take turns, and in the turn of a principal its connections do. No locks and no clock.
+/// Work that waits: principals alternate, and among the work of a principal its connections do. No locks and no clock.
 struct PrincipalQueue<Element> {
     /// The client that some work is done for.
     struct Owner: Hashable, Sendable {
@@ -9,7 +9,7 @@ struct PrincipalQueue<Element> {
         var connection: UInt64 = 0
     }
 
-    /// The place of an element that waits.
+    /// Identifies an element that waits.
     struct Ticket: Sendable {
         fileprivate var principal: UInt64
         /// The number of the principal's line.
@@ -25,7 +25,7 @@ struct PrincipalQueue<Element> {
 
     /// Adds an element to the end of the line of its connection.
     ///
-    /// - Returns: Its place, for ``withdraw(_:)``.
+    /// - Returns: Its ticket, for ``withdraw(_:)``.
     mutating func append(_ element: Element, of owner: Owner) -> Ticket {
         self.count += 1
         return Ticket(
@@ -35,7 +35,7 @@ struct PrincipalQueue<Element> {
         )
     }
 
-    /// Removes and returns the next element of the principal whose turn it is; nil if there is none.
+    /// Removes and returns the element of the next principal; nil if there is none.
     mutating func popFirst() -> Element? {
         guard let principal = self.principals.next(), let element = self.lines[principal]?.popFirst() else {
             return nil

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import DequeModule
 
-/// Owners that take turns, such as principals or connections. No locks and no clock.
+/// Owners that alternate, such as principals or connections. No locks and no clock.
 ///
 /// Everything takes a constant time on average.
 struct RoundRobin: Sendable {
@@ -22,7 +22,7 @@ struct RoundRobin: Sendable {
     /// The number that an owner has until it is removed, and no other owner has; nil if it is not here.
     func number(of owner: UInt64) -> UInt64? { self.numbers[owner] }
 
-    /// Lets an owner take turns, after all others, unless it does already.
+    /// Adds an owner, behind all others, unless it is here already.
     ///
     /// - Returns: Its number.
     @discardableResult
@@ -34,7 +34,7 @@ struct RoundRobin: Sendable {
         return self.lastNumber
     }
 
-    /// Returns the owner whose turn it is, which has its next one after all others; nil if there is none.
+    /// Returns the next owner, which is behind all others then; nil if there is none.
     mutating func next() -> UInt64? {
         while let entry = self.entries.popFirst() {
             guard self.numbers[entry.owner] == entry.number else { continue }

@@ -112,14 +112,14 @@ final class ConnectionQuota: Sendable {
     }
 }
 
-/// One connection's place in the quota; on its event loop.
+/// One connection's slot in the quota; on its event loop.
 final class ConnectionSlot {
     private let quota: ConnectionQuota
     private var address: ClientAddress?
     private var isCounted: Bool
     private let needsRoom: Bool
 
-    /// Takes a place for a connection that has been accepted, until ``release()``.
+    /// Takes a slot for a connection that has been accepted, until ``release()``.
     init(in quota: ConnectionQuota) {
         self.quota = quota
         let needsRoom = quota.enter()
@@ -127,7 +127,7 @@ final class ConnectionSlot {
         self.needsRoom = needsRoom ?? false
     }
 
-    /// Admits the connection by its client's address, or releases its place.
+    /// Admits the connection by its client's address, or releases its slot.
     ///
     /// - Parameters:
     ///   - address: Nil if the client has none, and no limit of addresses.

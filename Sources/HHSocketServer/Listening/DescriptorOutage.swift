@@ -63,7 +63,7 @@ final class DescriptorOutage: Sendable {
     var isUnderWay: Bool { self.isUnderWayNow.load(ordering: .relaxed) }
 
     /// The number of connections that one of `sockets` listening sockets may accept in a turn of its event loop: what
-    /// all of them accept before anyone looks is at most half of the margin.
+    /// all of them accept before anyone checks is at most half of the margin.
     func acceptsInTurn(sockets: Int) -> Int {
         min(Self.maximumAcceptsInTurn, max(1, self.descriptors.margin / 2 / max(1, sockets)))
     }

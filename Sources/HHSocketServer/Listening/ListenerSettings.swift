@@ -4,7 +4,7 @@ import NIOCore
 
 /// Settings that the connections of one listener share.
 final class ListenerSettings: Sendable {
-    /// The time that a client may go on sending after the server has closed its direction. Closing immediately would
+    /// The time that a client may continue sending after the server has closed its direction. Closing immediately would
     /// reset the connection, and lose answers that the client has not read yet.
     static let lingerTime = TimeAmount.seconds(1)
 

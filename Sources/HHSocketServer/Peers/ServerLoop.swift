@@ -32,7 +32,7 @@ final class ServerLoop: Sendable {
         var number: UInt64
         /// The push for each listener.
         var pushes: [PushQueue.Push?]
-        /// The place up to which connections have not received it; nil before the first one has.
+        /// The position up to which connections have not received it; nil before the first one has.
         var position: Int?
         var count = 0
         var promise: EventLoopPromise<Int>
@@ -148,7 +148,7 @@ final class ServerLoop: Sendable {
     static let drainStep = 64
     private static let drainInterval = TimeAmount.milliseconds(20)
 
-    /// Tells connections to finish, in steps that take ``ShutdownPolicy/announcingTime`` together. Each step notifies a
+    /// Asks connections to finish, in steps that take ``ShutdownPolicy/announcingTime`` together. Each step notifies a
     /// few.
     private func drain(
         _ peers: ArraySlice<any LoopPeer>,

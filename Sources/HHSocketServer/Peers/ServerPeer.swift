@@ -296,7 +296,7 @@ final class ServerPeer: LinkHost {
     /// Adds the counts of the event loop's sessions to those that can be read: called before what they count leaves.
     func takeCounts() { self.loop.counters.take(self.loop.sessionCounts) }
 
-    // MARK: Looks
+    // MARK: Checks
 
     /// Whether nothing is read from the peer for now.
     var isReadingHeld: Bool { self.link?.state.isReadingHeld ?? false }
@@ -369,7 +369,7 @@ final class ServerPeer: LinkHost {
         _ = self.loop.socketLoop.setTimer(turn.now + LoopSilence.lastWordTime) { _ in self.kill() }
     }
 
-    /// Tells the peer why it is closed, and closes it.
+    /// Says to the peer why it is closed, and closes it.
     func say(_ farewell: Farewell, in turn: inout Turn) {
         guard self.link?.isOpen == true else { return }
         self.ends(.closedByServer)

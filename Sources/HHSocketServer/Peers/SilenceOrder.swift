@@ -5,7 +5,7 @@ import NIOCore
 /// The connections of one event loop in the order of their silence, the longest first. The time is passed in.
 ///
 /// Reads do not change it: received bytes are noticed when a connection is examined, periodically, or when it is the
-/// next to be closed. So a place is as exact as these examinations are frequent. All operations take constant time.
+/// next to be closed. So the order is as exact as these examinations are frequent. All operations take constant time.
 final class SilenceOrder<Element> {
     private struct Entry {
         let element: Element

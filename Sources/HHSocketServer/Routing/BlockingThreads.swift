@@ -63,7 +63,7 @@ final class BlockingThreads: Sendable {
         self.begin({ _ in body() }, of: .init(principal: owner))
     }
 
-    /// - Parameter ticket: Receives the place from which the work can be withdrawn; nil if it belongs to no task.
+    /// - Parameter ticket: Receives the entry by which the work can be withdrawn; nil if it belongs to no task.
     private func begin(
         _ work: @escaping Work,
         of owner: Queue.Owner,

@@ -12,7 +12,7 @@ struct AnswerOrder<Answer> {
     }
 
     private var slots: Deque<Slot> = []
-    /// The number of the first place.
+    /// The number of the first slot.
     private var first: UInt64 = 1
 
     /// The number of requests in line, answered or not.
@@ -24,7 +24,7 @@ struct AnswerOrder<Answer> {
     /// Whether the answer to this request may be sent at once.
     func isNext(_ number: UInt64) -> Bool { number == self.first }
 
-    /// Reserves the place of the next request.
+    /// Reserves the slot of the next request.
     mutating func reserve() {
         self.slots.append(.awaited)
     }

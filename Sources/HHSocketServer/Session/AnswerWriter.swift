@@ -21,7 +21,7 @@ protocol PieceSender: AnyObject {
 /// Sends a client of frames its answers, in the order of the requests where that is asked for, and its pushes. On the
 /// event loop.
 final class AnswerWriter {
-    /// The cost of a place in the order of answers, in bytes: that of an answer with its frame, but without its
+    /// The cost of a slot in the order of answers, in bytes: that of an answer with its frame, but without its
     /// payload.
     private static let slotCost = 128
 
@@ -87,7 +87,7 @@ final class AnswerWriter {
         self.checkOrder(in: &turn)
     }
 
-    /// The cost of the waiting answers, in bytes. Places without a payload count too, including those of cancelled
+    /// The cost of the waiting answers, in bytes. Slots without a payload count too, including those of cancelled
     /// requests: otherwise they would be unbounded.
     private var orderCost: Int { self.orderedBytes + (self.order?.count ?? 0) * Self.slotCost }
 

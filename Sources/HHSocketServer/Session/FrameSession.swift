@@ -46,7 +46,7 @@ final class FrameSession: LinkReceiver {
     private let rules: RequestRules
     private let listener: ListenerSettings
     let link: Link<FrameLanguage>
-    // Not looked up in the peer's loop and the books, as every read uses them.
+    // Not taken from the peer's loop and the books, as every read uses them.
     private let counts: SessionCounts
     private let counters: LoopCounters
     private let writer: AnswerWriter
@@ -363,7 +363,7 @@ final class FrameSession: LinkReceiver {
     }
 
     /// Returns the reason why a valid request is not begun; nil if it is begun. A request that is begun and
-    /// asynchronous holds a place from here on.
+    /// asynchronous holds a slot from here on.
     private func refusal(
         of admission: Machine.Admission,
         for arrival: borrowing ReceivedRequest,
@@ -781,7 +781,7 @@ extension FrameSession: StreamSideHost {
 /// cannot matter for the requests it takes; anyone who adds a check to the slow path has to find out whether it can
 /// matter for them:
 ///
-/// - A frame is taken only if it is whole and sound, of the type that was looked up last, whose handler is synchronous
+/// - A frame is taken only if it is whole and sound, of the type that was found last, whose handler is synchronous
 ///   and whose rules exclude no request (``RouteRules/isOpen``), and with a serial of requests. Such a frame is no
 ///   control frame, has no envelope, deadline or key, and is not refused. Other frames are left for the slow path.
 /// - A payload whose pieces are awaited closes the path (``FastPath/piecesChanged(areAwaited:)``), since its last piece

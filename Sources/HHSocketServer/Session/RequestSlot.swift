@@ -2,7 +2,7 @@
 import HHSocket
 import NIOCore
 
-/// The place of a request in every count of requests in flight: of the server, its type, its client's identity and the
+/// The slot of a request in every count of requests in flight: of the server, its type, its client's identity and the
 /// adaptive limit. It must be left exactly once.
 struct RequestSlot: Sendable {
     typealias Refusal = SessionMachine<Task<Void, Never>>.Refusal

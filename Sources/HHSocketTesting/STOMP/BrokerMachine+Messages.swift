@@ -25,7 +25,7 @@ extension BrokerMachine {
         while let index = self.nextConsumer(id), let consumer = self.mailboxes[id]?.consumers[index],
             let message = self.mailboxes[id]?.messages.popFirst()
         {
-            // A consumer that received one is the last in the next turn.
+            // A consumer that received one is the last from now on.
             self.mailboxes[id]?.consumers.remove(at: index)
             self.mailboxes[id]?.consumers.append(consumer)
             self.deliver(message, to: consumer)

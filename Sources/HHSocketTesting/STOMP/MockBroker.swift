@@ -19,7 +19,7 @@ import NIOSSL
 /// A fault that occurs once:
 ///
 /// ```swift
-/// broker.once(.send, .handleWithoutReceipt)                  // it arrived, but the sender is not told
+/// broker.once(.send, .handleWithoutReceipt)                  // it arrived, but the sender does not know
 /// broker.once(.subscribe, .error("no permission"))
 /// broker.once(.send, .reset)
 /// broker.once(.connect, .handle.delayed(by: .seconds(2)))

@@ -2,7 +2,7 @@
 import HHSocketRPC
 import NIOCore
 
-/// Two requests used in turn.
+/// Two requests used alternately.
 ///
 /// While a completion handler runs, its task may still hold its request. The body of the other one is uniquely
 /// referenced, so it is stamped without a copy or an allocation. On the socket's thread, where an unreferenced task is

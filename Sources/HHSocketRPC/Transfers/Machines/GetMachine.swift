@@ -24,7 +24,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
     typealias Begun = BegunFile
 
     enum Action: Sendable {
-        /// Look for an unfinished file, lock it and hash it; report ``prepared(_:now:)``.
+        /// Search for an unfinished file, lock it and hash it; report ``prepared(_:now:)``.
         case prepare
         /// Open a stream that requests the file from here on; report ``opened(now:)``.
         case open(Begun?)

@@ -3,8 +3,8 @@ import HHSocket
 import HHSocketMessage
 import NIOCore
 
-/// The server's side of one put: decides which item of the client may follow, and when the client is told how much the
-/// store has. No I/O.
+/// The server's side of one put: decides which item of the client may follow, and when the client is informed how much
+/// the store has. No I/O.
 ///
 /// ```
 /// waiting --begin--> opening --begun--> receiving --all has come--> whole
@@ -13,11 +13,11 @@ import NIOCore
 struct PutSession: Sendable {
     /// The next step of the shell after an item.
     enum Step: Sendable {
-        /// Do nothing: the client sent the item before it was told where to continue.
+        /// Do nothing: the client sent the item before it knew where to continue.
         case ignore
         /// Ask the application and the store.
         case begin(Beginning)
-        /// The file has this hash, which was not known before: ask the application, and tell the store.
+        /// The file has this hash, which was not known before: ask the application, and report it to the store.
         case identify(TransferDigest)
         /// Write this part, and then call ``wrote()``.
         case take(ByteBuffer)

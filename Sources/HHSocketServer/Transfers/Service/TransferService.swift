@@ -83,7 +83,7 @@ extension Router {
 }
 
 extension StoreOwner {
-    /// Runs `body`, whose work in a store is done in the turn of this client.
+    /// Runs `body`, whose work in a store is done for this client.
     fileprivate static func of<Result: Sendable>(
         _ context: ServerContext,
         _ body: () async throws -> Result
@@ -188,7 +188,7 @@ extension TransferService {
         context.session.peerLog.write(.warning, "a transfer has failed", metadata: metadata, by: context.logger)
     }
 
-    /// Tells the client of a stream how it ends.
+    /// Reports to the client of a stream how it ends.
     ///
     /// - Parameter item: The item that carries a failure.
     /// - Returns: The error that the handler throws.

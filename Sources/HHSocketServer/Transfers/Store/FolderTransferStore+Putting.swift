@@ -209,7 +209,7 @@ extension FolderTransferStore: EarlyTransferStore {
         return .unfinished(FolderTransferWriter(self, live, offset: content.offset), isChanged: plan.isChanged)
     }
 
-    /// Returns the place of the descriptor: that of the writer at work, or a new one.
+    /// Returns the slot of the descriptor: that of the writer at work, or a new one.
     private func slot(for put: TransferPut) throws -> OpenFiles.Slot {
         let live = self.state.withLockedValue { $0.live[put.id] }
         if let slot = try? live?.withContent({ $0.slot }) { return slot }

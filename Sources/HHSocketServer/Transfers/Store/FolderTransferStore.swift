@@ -6,8 +6,8 @@ import NIOCore
 
 /// The client for which a task uses a store.
 enum StoreOwner {
-    /// The client in whose turn the store's threads work for this task: otherwise one that asks for many files would
-    /// have as many turns.
+    /// The client for which the store's threads work in this task: otherwise one that asks for many files would
+    /// have as many shares of them.
     @TaskLocal static var current: UInt64?
 }
 
@@ -190,7 +190,7 @@ public final class FolderTransferStore: TransferStore {
         if self.threads.waitingCount > 0 { await Task.yield() }
     }
 
-    /// In whose turn work on the file of an id is done: the client's, or the id's if no service has said whose it is.
+    /// For whom work on the file of an id is done: the client's, or the id's if no service has said whose it is.
     private static func owner(_ id: TransferID) -> UInt64 {
         StoreOwner.current ?? UInt64(bitPattern: Int64(id.hashValue))
     }

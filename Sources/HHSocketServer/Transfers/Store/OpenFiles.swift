@@ -6,14 +6,14 @@ import NIOCore
 /// The files that stores keep open between two steps of their clients, which decide how long that is: as many as fit
 /// into the reserve of descriptors, for all stores of the process.
 ///
-/// A file that is read is closed when another needs its place, and opened again for its next read: the one that was
+/// A file that is read is closed when another needs its slot, and opened again for its next read: the one that was
 /// used longest ago first. One that is written is locked against other processes, so it cannot be closed meanwhile:
-/// writers have half of the places, which those give up that are idle or have more than others (``takeSlot(for:)``).
+/// writers have half of the slots, which those give up that are idle or have more than others (``takeSlot(for:)``).
 final class OpenFiles: Sendable {
     /// The files of this process.
     static let shared = OpenFiles { DescriptorLimit.files(of: DescriptorLimit.current ?? 1_024) }
 
-    /// A writer's place, until it is released.
+    /// A writer's slot, until it is released.
     final class Slot: Sendable {
         fileprivate let owner: String
         private let files: OpenFiles
@@ -37,7 +37,7 @@ final class OpenFiles: Sendable {
         fileprivate var used: NIODeadline { self.state.withLockedValue { $0.used } }
 
         /// Records that the writer gets content. A trickle is no use: with a byte now and then a writer would keep its
-        /// place, and what it has announced, for ever.
+        /// slot, and what it has announced, for ever.
         func use(_ bytes: Int) {
             let now = self.files.now()
             self.state.withLockedValue { state in
@@ -71,7 +71,7 @@ final class OpenFiles: Sendable {
         var slotCount = 0
     }
 
-    /// The time for which a writer may be idle while others want its place.
+    /// The time for which a writer may be idle while others want its slot.
     static let patience = TimeAmount.seconds(5)
     /// The number of bytes that a writer must get within that time: otherwise it is idle. 3.3 KB/s.
     static let leastUse = 16 << 10
@@ -130,7 +130,7 @@ final class OpenFiles: Sendable {
 
     // MARK: Writing
 
-    /// Takes a place for a writer.
+    /// Takes a slot for a writer.
     ///
     /// Where none is free, a writer is ended, which continues in its next attempt: the one that has been idle longest,
     /// if that is ``patience`` at least; otherwise the one that has been idle longest of the owner that has most, if
@@ -148,7 +148,7 @@ final class OpenFiles: Sendable {
             }
             return (false, Self.idleSlot(in: state, for: owner, now: self.now()))
         }
-        // The place is free once the store has closed the file, in the writer's turn.
+        // The slot is free once the store has closed the file, after the writer's other work.
         idle?.end()
         guard isTaken else { throw StatusError(.overloaded) }
         return slot

@@ -47,7 +47,7 @@ struct PartialHash: Sendable {
 /// it: with each part, eight times its length of the existing content.
 struct UnfinishedContent: Sendable {
     let descriptor: CInt
-    /// The place of its descriptor among those of the process.
+    /// The slot of its descriptor among those of the process.
     let slot: OpenFiles.Slot
     /// Its name in the folder of unfinished files.
     let name: String

@@ -64,7 +64,11 @@ package struct FrameLanguage: LinkLanguage {
         return nil
     }
 
-    package mutating func next(of outgoing: inout Outgoing<Frame>, limit: Int, into bytes: inout SendBytes) -> Piece {
+    package mutating func nextPiece(
+        of outgoing: inout Outgoing<Frame>,
+        limit: Int,
+        into bytes: inout SendBytes
+    ) -> Piece {
         let payload = outgoing.unit.payload
         if self.encoder.usesCodec {
             var whole = ByteBuffer()

@@ -164,7 +164,7 @@ package struct SendBuffer<Language: LinkLanguage> {
         limit: Int
     ) -> Outgoing<Language.Unit> {
         var outgoing = begun
-        let piece = language.next(of: &outgoing, limit: limit, into: &self.bytes)
+        let piece = language.nextPiece(of: &outgoing, limit: limit, into: &self.bytes)
         self.isInterruptible = piece == .interruptible
         switch piece {
         case .more, .interruptible:

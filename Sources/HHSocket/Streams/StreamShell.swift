@@ -20,9 +20,9 @@ package protocol StreamParty: AnyObject {
 /// The owner of a connection's streams, as their shell sees it. On the connection's thread.
 package protocol StreamSide: AnyObject {
     /// A payload in pieces is complete: a request, an answer or a push.
-    func received(whole frame: Frame, in turn: inout Turn)
+    func receivedPayload(_ frame: Frame, in turn: inout Turn)
     /// A payload in pieces cannot be joined. A server has answered it.
-    func received(broken failure: PayloadFailure, type: UInt32, serial: UInt32, in turn: inout Turn)
+    func receivedBrokenPayload(_ failure: PayloadFailure, type: UInt32, serial: UInt32, in turn: inout Turn)
     /// A frame is about to be sent.
     ///
     /// - Returns: False if it is not sent.
@@ -161,9 +161,9 @@ package final class StreamShell<Machine: StreamMachine & ~Copyable> {
             self.settle(party, id, in: &turn)
             self.mustSend = true
         case .ended(let id, let end): self.ended(id, end, in: &turn)
-        case .whole(let frame): self.side?.received(whole: frame, in: &turn)
+        case .whole(let frame): self.side?.receivedPayload(frame, in: &turn)
         case .failed(let type, let serial, let failure):
-            self.side?.received(broken: failure, type: type, serial: serial, in: &turn)
+            self.side?.receivedBrokenPayload(failure, type: type, serial: serial, in: &turn)
         case .close(let fault): self.side?.faulted(fault, in: &turn)
         }
     }

@@ -55,7 +55,7 @@ final class AnswerWriter {
     private var counts: SessionCounts { self.peer.loop.sessionCounts }
 
     /// Hello has agreed on streams.
-    func begin(_ pieces: any PieceSender) { self.pieces = pieces }
+    func beginPieces(by sender: any PieceSender) { self.pieces = sender }
 
     func end() {
         self.pushes.removeAll()
@@ -153,7 +153,7 @@ final class AnswerWriter {
         // It waits for a slow client, not for what this turn has sent.
         if self.link.isWritable, !self.link.canSend { self.link.flush(in: &turn) }
         if self.link.canSend, self.pushes.isEmpty, self.link.channelBytes == 0, self.pieces?.isPushing != true {
-            self.begin(encoded, in: &turn)
+            self.beginPush(encoded, in: &turn)
         } else if self.peer.parts.books.ledger.isFull || !self.pushes.append(encoded) {
             self.counts.count(.pushesDropped)
             self.peer.takeCounts()
@@ -171,7 +171,7 @@ final class AnswerWriter {
     }
 
     /// Sends a push, in pieces where it is long and streams are agreed on.
-    private func begin(_ push: PushQueue.Push, in turn: inout Turn) {
+    private func beginPush(_ push: PushQueue.Push, in turn: inout Turn) {
         guard let pieces = self.pieces, let frame = push.frame else {
             return self.link.send(encoded: push.bytes.buffer, in: &turn)
         }
@@ -189,7 +189,7 @@ final class AnswerWriter {
         if !self.pushes.isEmpty {
             var isMore = false
             while self.link.canSend, self.pieces?.isPushing != true, let push = self.pushes.popFirst() {
-                self.begin(push, in: &turn)
+                self.beginPush(push, in: &turn)
                 isMore = true
             }
             self.link.reportsRoom = !self.pushes.isEmpty || self.pieces?.wantsRoom == true

@@ -584,7 +584,7 @@ extension FrameSession: GreetingHost {
                 host: self
             )
             self.streams = streams
-            self.writer.begin(streams)
+            self.writer.beginPieces(by: streams)
         }
         self.identityChanged(in: &turn)
         self.hot.fastPath.extras = self.extras(nil, now: turn.now)
@@ -742,7 +742,7 @@ extension FrameSession: PeerSession {
 extension FrameSession: StreamSideHost {
     var inputIsClosed: Bool { self.hot.machine.inputIsClosed }
 
-    func received(whole frame: Frame, in turn: inout Turn) { self.receiveWhole(ArrivedFrame(frame), in: &turn) }
+    func receivedPayload(_ frame: Frame, in turn: inout Turn) { self.receiveWhole(ArrivedFrame(frame), in: &turn) }
 
     func refused(type: UInt32, serial: UInt32, _ status: Status) {
         let arrival = ReceivedRequest(frame: ArrivedFrame(Frame(type: type, serial: serial)), length: 0)

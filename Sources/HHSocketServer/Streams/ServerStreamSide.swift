@@ -7,7 +7,7 @@ protocol StreamSideHost: AnyObject {
     /// Whether the client sends nothing more.
     var inputIsClosed: Bool { get }
     /// The last piece of a payload has come.
-    func received(whole frame: Frame, in turn: inout Turn)
+    func receivedPayload(_ frame: Frame, in turn: inout Turn)
     /// A payload in pieces is not completed, and was answered.
     func refused(type: UInt32, serial: UInt32, _ status: Status)
     /// A request is over, whose stream has ended before its handler has returned.
@@ -289,9 +289,9 @@ final class ServerStreamSide {
 }
 
 extension ServerStreamSide: StreamSide {
-    func received(whole frame: Frame, in turn: inout Turn) { self.host?.received(whole: frame, in: &turn) }
+    func receivedPayload(_ frame: Frame, in turn: inout Turn) { self.host?.receivedPayload(frame, in: &turn) }
 
-    func received(broken failure: PayloadFailure, type: UInt32, serial: UInt32, in turn: inout Turn) {
+    func receivedBrokenPayload(_ failure: PayloadFailure, type: UInt32, serial: UInt32, in turn: inout Turn) {
         switch failure {
         case .damaged: break
         case .tooLong, .differentPieces: self.counts.count(.illegalRequests)

@@ -133,7 +133,7 @@ package struct BrokerMachine: Sendable {
     /// Handles a received frame.
     ///
     /// - Parameter confirms: Whether its receipt is sent; true by default.
-    package mutating func received(_ frame: STOMPFrame, on connection: Int, confirms: Bool = true) -> [Action] {
+    package mutating func receivedFrame(_ frame: STOMPFrame, on connection: Int, confirms: Bool = true) -> [Action] {
         guard self.peers[connection] != nil else { return [] }
         let receipt = frame.command == .connect || frame.command == .stomp ? nil : frame.headers["receipt"]
         do throws(Fault) {
@@ -149,7 +149,7 @@ package struct BrokerMachine: Sendable {
     }
 
     /// Handles bytes that are not a frame.
-    package mutating func received(_ violation: STOMPViolation, on connection: Int) -> [Action] {
+    package mutating func receivedViolation(_ violation: STOMPViolation, on connection: Int) -> [Action] {
         guard self.peers[connection] != nil else { return [] }
         self.fail(connection, Fault("malformed frame", violation.description), receipt: nil, closes: true)
         return self.takeActions()

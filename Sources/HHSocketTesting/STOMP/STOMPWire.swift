@@ -85,14 +85,14 @@ public final class STOMPWire: WebSocketWire {
 
     func handle(_ received: Received, confirms: Bool) {
         let actions = self.broker.withLockedValue {
-            $0.received(received.frame, on: received.connection, confirms: confirms)
+            $0.receivedFrame(received.frame, on: received.connection, confirms: confirms)
         }
         self.perform(actions, for: received.connection)
     }
 
     func violated(_ violation: STOMPViolation, on number: Int) {
         self.violations.append(.init(connection: number, text: violation.description))
-        self.perform(self.broker.withLockedValue { $0.received(violation, on: number) }, for: number)
+        self.perform(self.broker.withLockedValue { $0.receivedViolation(violation, on: number) }, for: number)
     }
 
     func missedHeartBeats(of number: Int) {

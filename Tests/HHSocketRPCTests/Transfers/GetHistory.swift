@@ -219,7 +219,7 @@ struct GetHistory {
             self.serve(begun)
         case .begin(let attempt, let file, let offset):
             guard attempt == self.attempt else { return }
-            self.perform(self.machine.received(file, from: offset, now: self.now))
+            self.perform(self.machine.receivedFile(file, from: offset, now: self.now))
         case .content(let attempt, let file, let offset, let count):
             guard attempt == self.attempt else { return }
             self.lastProgress = self.now
@@ -229,7 +229,7 @@ struct GetHistory {
         case .ended(let attempt, let error):
             guard attempt == self.attempt else { return }
             if error?.code == .unknown {
-                self.perform(self.machine.received(TransferError(.notFound, "none")))
+                self.perform(self.machine.receivedFailure(TransferError(.notFound, "none")))
             }
             self.perform(self.machine.streamEnded(error, now: self.now))
         case .finished(let outcome):

@@ -45,7 +45,7 @@ extension GetMachine.Action {
     }
 
     private func begin(_ machine: inout Machine, _ file: TransferFile, at offset: UInt64 = 0) -> [String] {
-        machine.received(file, from: offset, now: self.now).map(\.text)
+        machine.receivedFile(file, from: offset, now: self.now).map(\.text)
     }
 
     private func content(_ machine: inout Machine, _ offset: UInt64, _ count: Int) -> [String] {
@@ -83,7 +83,7 @@ extension GetMachine.Action {
 
     @Test func anotherFileStartsOver() {
         var machine = self.machine(begun: .init(file: .sample(250), length: 70))
-        let actions = machine.received(.sample(90, 2), from: 0, now: self.now)
+        let actions = machine.receivedFile(.sample(90, 2), from: 0, now: self.now)
         #expect(actions.map(\.text) == ["create 90", "report 0/90"])
         guard case .report(let progress)? = actions.last else { return }
         #expect(progress.changes == 1 && progress.restarts == 1)
@@ -94,7 +94,7 @@ extension GetMachine.Action {
         var texts: [String] = []
         var now = self.now
         for number in 1...UInt8(18) where !machine.isOver {
-            texts = machine.received(.sample(90, number), from: 0, now: now).map(\.text)
+            texts = machine.receivedFile(.sample(90, number), from: 0, now: now).map(\.text)
             _ = machine.receivedContent(at: 0, count: 10, now: now)
             _ = machine.moved(10, now: now)
             _ = machine.streamEnded(self.lost, now: now)
@@ -179,7 +179,7 @@ extension GetMachine.Action {
     @Test(arguments: [TransferError.Code.notFound, .denied, .noStore, .storeFailed])
     func errorsOfTheStoreAreFinal(_ code: TransferError.Code) {
         var machine = self.machine()
-        let actions = machine.received(TransferError(code, ""))
+        let actions = machine.receivedFailure(TransferError(code, ""))
         #expect(actions.map(\.text) == ["abandon", "end \(code), removed"])
         #expect(machine.streamEnded(self.lost, now: self.now).isEmpty)
     }

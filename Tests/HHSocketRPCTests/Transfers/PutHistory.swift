@@ -325,7 +325,7 @@ struct PutHistory {
             }
             self.most = max(self.most, report.offset)
         }
-        self.perform(self.machine.received(report, now: self.now))
+        self.perform(self.machine.receivedReport(report, now: self.now))
     }
 
     private mutating func cut() {

@@ -231,7 +231,7 @@ final class STOMPWorld: @unchecked Sendable {
             }
         }
         if let receipt = frame.headers["receipt"] { self.owed[connection.number, default: []].append(receipt) }
-        self.perform(self.broker.received(frame, on: connection.number))
+        self.perform(self.broker.receivedFrame(frame, on: connection.number))
     }
 
     func perform(_ actions: [BrokerMachine.Action]) {

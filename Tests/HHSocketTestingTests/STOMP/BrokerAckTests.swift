@@ -81,7 +81,7 @@ import Testing
             ack.replacing("ack-", with: "ack-+"), ack.replacing("ack-", with: "ack-0"), ack + " ", "ack-", "",
         ] {
             #expect(
-                broker.machine.received(STOMPFrame(.ack, ["id": wrong]), on: 0).map(BrokerScript.show)
+                broker.machine.receivedFrame(STOMPFrame(.ack, ["id": wrong]), on: 0).map(BrokerScript.show)
                     == ["0 ERROR: message not found"]
             )
         }

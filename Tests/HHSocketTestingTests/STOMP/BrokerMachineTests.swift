@@ -35,7 +35,7 @@ import Testing
     @Test func withoutACommonVersionTheErrorNamesThoseThatThereAre() {
         var broker = BrokerScript { $0.versions = [.v1_1, .v1_2] }
         broker.machine.opened(0)
-        let actions = broker.machine.received(BrokerScript.frame("CONNECT accept-version:1.0,2.0 host:/"), on: 0)
+        let actions = broker.machine.receivedFrame(BrokerScript.frame("CONNECT accept-version:1.0,2.0 host:/"), on: 0)
         guard case .send(let error, 0)? = actions.first else {
             Issue.record("no ERROR")
             return
@@ -158,9 +158,9 @@ import Testing
         do throws(STOMPViolation) { _ = try decoder.next() } catch { violation = error }
         var broker = BrokerScript { $0.closesAfterErrors = false }
         broker.connect(0)
-        let actions = broker.machine.received(try #require(violation), on: 0).map(BrokerScript.show)
+        let actions = broker.machine.receivedViolation(try #require(violation), on: 0).map(BrokerScript.show)
         #expect(actions == ["0 ERROR: malformed frame", "0 closes"])
-        #expect(broker.machine.received(try #require(violation), on: 0).isEmpty)
+        #expect(broker.machine.receivedViolation(try #require(violation), on: 0).isEmpty)
     }
 
     @Test func receiptsAreSentOnceTheFrameIsHandled() {
@@ -192,7 +192,7 @@ import Testing
             "SEND destination:/topic/t content-type:text/plain content-length:1 receipt:r foo:1 foo:2 "
                 + "message-id:mine subscription:mine ack:mine|x"
         )
-        let frames = broker.machine.received(sent, on: 0).compactMap { action -> STOMPFrame? in
+        let frames = broker.machine.receivedFrame(sent, on: 0).compactMap { action -> STOMPFrame? in
             if case .send(let frame, _) = action, frame.command == .message { frame } else { nil }
         }
         #expect(frames.count == 3 && frames.allSatisfy { String(buffer: $0.body) == "x" })

@@ -38,7 +38,7 @@ import Testing
         mutating func number(_ range: Range<Int>) -> Int { Int.random(in: range, using: &self.generator) }
 
         mutating func say(_ connection: Int, _ command: STOMPCommand, _ headers: STOMPHeaders) {
-            self.take(self.machine.received(STOMPFrame(command, headers), on: connection))
+            self.take(self.machine.receivedFrame(STOMPFrame(command, headers), on: connection))
         }
 
         /// Applies the broker's actions.
@@ -179,11 +179,11 @@ import Testing
         broker.connect(0)
         for number in 0..<5_000 { #expect(broker.publish("\(number)", to: "/queue/q") == []) }
         let frame = BrokerScript.frame("SUBSCRIBE id:1 destination:/queue/q ack:client-individual")
-        let acks = broker.machine.received(frame, on: 0).compactMap { action -> String? in
+        let acks = broker.machine.receivedFrame(frame, on: 0).compactMap { action -> String? in
             if case .send(let frame, _) = action { frame.headers["ack"] } else { nil }
         }
         #expect(acks.count == 5_000)
-        for ack in acks { #expect(broker.machine.received(STOMPFrame(.ack, ["id": ack]), on: 0).isEmpty) }
+        for ack in acks { #expect(broker.machine.receivedFrame(STOMPFrame(.ack, ["id": ack]), on: 0).isEmpty) }
         #expect(broker.machine.subscriptions(of: 0).map(\.unacknowledged) == [0])
     }
 }

@@ -35,7 +35,7 @@ struct BrokerScript {
 
     /// Receives a frame; returns the actions in the notation of ``show(_:)``.
     mutating func say(_ connection: Int, _ text: String, confirms: Bool = true) -> [String] {
-        self.machine.received(Self.frame(text), on: connection, confirms: confirms).map(Self.show)
+        self.machine.receivedFrame(Self.frame(text), on: connection, confirms: confirms).map(Self.show)
     }
 
     mutating func publish(_ text: String, to destination: String, headers: STOMPHeaders = [:]) -> [String]? {

@@ -54,7 +54,7 @@ import Testing
         var outgoing = language.begin(LineUnit(payload), into: &out)
         #expect((outgoing == nil) == (length <= 65_536))
         while var rest = outgoing {
-            let piece = language.next(of: &rest, limit: 65_536, into: &out)
+            let piece = language.nextPiece(of: &rest, limit: 65_536, into: &out)
             outgoing = piece == .end ? nil : rest
             // The line must not be interrupted.
             #expect(piece == .end || piece == .more)

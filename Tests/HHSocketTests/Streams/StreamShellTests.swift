@@ -158,12 +158,12 @@ private final class Side: StreamSide {
 
     init(_ log: Log) { self.log = log }
 
-    func received(whole frame: Frame, in turn: inout Turn) {
+    func receivedPayload(_ frame: Frame, in turn: inout Turn) {
         self.log.lines.append("whole \(frame.serial)")
         self.onWhole(&turn)
     }
 
-    func received(broken failure: PayloadFailure, type: UInt32, serial: UInt32, in turn: inout Turn) {
+    func receivedBrokenPayload(_ failure: PayloadFailure, type: UInt32, serial: UInt32, in turn: inout Turn) {
         self.log.lines.append("broken \(serial)")
     }
 

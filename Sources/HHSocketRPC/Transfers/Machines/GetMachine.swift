@@ -161,7 +161,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
     mutating func opened(now: NIODeadline) { self.attempts.opened(now: now) }
 
     /// The server has described the file. Its content follows.
-    mutating func received(_ file: TransferFile, from offset: UInt64, now: NIODeadline) -> [Action] {
+    mutating func receivedFile(_ file: TransferFile, from offset: UInt64, now: NIODeadline) -> [Action] {
         guard case .receiving(let hasBegun) = self.phase else { return [] }
         self.attempts.opened(now: now)
         guard !hasBegun else { return self.broken("the server described the file twice") }
@@ -218,7 +218,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
     }
 
     /// The server has reported why the file cannot be fetched.
-    mutating func received(_ failure: TransferError) -> [Action] {
+    mutating func receivedFailure(_ failure: TransferError) -> [Action] {
         guard case .receiving = self.phase else { return [] }
         return self.end(failure)
     }

@@ -219,10 +219,10 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
     mutating func opened(now: NIODeadline) { self.attempts.opened(now: now) }
 
     /// The server has reported.
-    mutating func received(_ report: Report, now: NIODeadline) -> [Action] {
+    mutating func receivedReport(_ report: Report, now: NIODeadline) -> [Action] {
         guard case .sending(let sending) = self.phase, let size = self.size else { return [] }
         self.attempts.opened(now: now)
-        if let failure = report.failure { return self.received(failure) }
+        if let failure = report.failure { return self.receivedFailure(failure) }
         if report.busy {
             self.attempts.isAlive(now: now)
             return []
@@ -239,7 +239,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
             return [.report(self.progress)] + self.end(.success(file), abandons: false)
         }
         guard let reported = sending.reported else { return self.receivedFirst(report, sending, now: now) }
-        return self.received(report.offset, after: reported, sending, now: now)
+        return self.receivedOffset(report.offset, after: reported, sending, now: now)
     }
 
     /// Content cannot be sent before the hash.
@@ -269,7 +269,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         return [.report(self.progress)] + self.proceed()
     }
 
-    private mutating func received(
+    private mutating func receivedOffset(
         _ offset: UInt64,
         after reported: UInt64,
         _ sending: Sending,
@@ -315,7 +315,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         return [.report(self.progress)] + self.proceed()
     }
 
-    private mutating func received(_ failure: TransferError) -> [Action] {
+    private mutating func receivedFailure(_ failure: TransferError) -> [Action] {
         guard failure.code == .wrongHash, self.file != nil else { return self.end(.failure(failure)) }
         // The cause may be this machine, the network, or the server's earlier bytes.
         self.attempts.rest()

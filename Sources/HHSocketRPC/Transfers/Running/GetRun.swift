@@ -41,9 +41,9 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
         self.widenWindow(in: &turn)
     }
 
-    override func received(_ item: ByteBuffer, in turn: inout Turn) {
+    override func receivedItem(_ item: ByteBuffer, in turn: inout Turn) {
         self.checkTraffic(in: &turn)
-        if let part = TransferPart(item: item) { return self.received(part.offset, part.bytes, in: &turn) }
+        if let part = TransferPart(item: item) { return self.receivedContent(part.offset, part.bytes, in: &turn) }
         guard let message = try? Hhsocket_GetItem(serializedBytes: item.readableBytesView) else {
             return self.decide(in: &turn) { machine, _ in machine.receivedNonsense() }
         }
@@ -52,11 +52,11 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
             guard let file = TransferFile(begin.file) else {
                 return self.decide(in: &turn) { machine, _ in machine.receivedNonsense() }
             }
-            self.decide(in: &turn) { $0.received(file, from: begin.offset, now: $1) }
+            self.decide(in: &turn) { $0.receivedFile(file, from: begin.offset, now: $1) }
         case .content(let content)?:
-            self.received(content.offset, ByteBuffer(bytes: content.bytes), in: &turn)
+            self.receivedContent(content.offset, ByteBuffer(bytes: content.bytes), in: &turn)
         case .failure(let failure)?:
-            self.decide(in: &turn) { machine, _ in machine.received(TransferError(failure)) }
+            self.decide(in: &turn) { machine, _ in machine.receivedFailure(TransferError(failure)) }
         // Its arrival was already reported.
         case nil where message.busy: break
         case nil:
@@ -64,7 +64,7 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
         }
     }
 
-    private func received(_ offset: UInt64, _ bytes: ByteBuffer, in turn: inout Turn) {
+    private func receivedContent(_ offset: UInt64, _ bytes: ByteBuffer, in turn: inout Turn) {
         self.content = bytes
         self.decide(in: &turn) { $0.receivedContent(at: offset, count: bytes.readableBytes, now: $1) }
         self.content = nil

@@ -41,7 +41,7 @@ final class PutRun: TransferRun<PutMachine<SystemRandomNumberGenerator>>, @unche
         self.checkTraffic(in: &turn)
     }
 
-    override func received(_ item: ByteBuffer, in turn: inout Turn) {
+    override func receivedItem(_ item: ByteBuffer, in turn: inout Turn) {
         guard let message = try? Hhsocket_PutReport(serializedBytes: item.readableBytesView) else {
             let error = TransferError(.invalidRequest, "the server sent an invalid report")
             return self.failed(error, in: &turn)
@@ -54,7 +54,7 @@ final class PutRun: TransferRun<PutMachine<SystemRandomNumberGenerator>>, @unche
             needsHash: message.needsSha256,
             failure: message.hasFailure ? TransferError(message.failure) : nil
         )
-        self.decide(in: &turn) { $0.received(report, now: $1) }
+        self.decide(in: &turn) { $0.receivedReport(report, now: $1) }
     }
 
     override func checkTraffic(in turn: inout Turn) {

@@ -59,7 +59,7 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
 
     func perform(_ action: Machine.Action, in turn: inout Turn) {}
     func streamOpened(in turn: inout Turn) {}
-    func received(_ item: ByteBuffer, in turn: inout Turn) {}
+    func receivedItem(_ item: ByteBuffer, in turn: inout Turn) {}
     /// Reports the progress of the stream to the machine.
     func checkTraffic(in turn: inout Turn) {}
     func cancelled(discarding: Bool, in turn: inout Turn) {}
@@ -132,7 +132,7 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
         request.timeout = nil
         request.deadline = nil
         let call = StreamCall(self.host.streams, kind, callbackQueue: .socketThread) { item in
-            self.postOfStream(attempt) { self.received(item, in: &$0) }
+            self.postOfStream(attempt) { self.receivedItem(item, in: &$0) }
         } onEnd: { result in
             self.streamEnded(result, attempt)
         } onOpen: { connection in

@@ -64,14 +64,14 @@ final class GetRival {
         guard let stream = self.stream else { return }
         switch stream.down.removeFirst() {
         case .begin(let file, let offset):
-            self.perform(self.machine.received(file, from: offset, now: now))
+            self.perform(self.machine.receivedFile(file, from: offset, now: now))
         case .content(let part):
             let count = part.bytes.readableBytes
             self.perform(self.machine.moved(UInt64(count), now: now))
             self.arriving = part.bytes
             self.perform(self.machine.receivedContent(at: part.offset, count: count, now: now))
             self.arriving = nil
-        case .failure(let error): self.perform(self.machine.received(error))
+        case .failure(let error): self.perform(self.machine.receivedFailure(error))
         case .end(let error):
             self.stream = nil
             self.perform(self.machine.streamEnded(error, now: now))

@@ -106,7 +106,7 @@ final class PutRival {
                 needsHash: message.needsSha256,
                 failure: message.hasFailure ? TransferError(message.failure) : nil
             )
-            self.perform(self.machine.received(report, now: now))
+            self.perform(self.machine.receivedReport(report, now: now))
         case .end(let error):
             self.stream = nil
             self.perform(self.machine.streamEnded(error, now: now))
@@ -213,7 +213,7 @@ final class PutRivalStream {
 
     private func take(_ store: FolderTransferStore, _ fault: TransferRivals.Fault?) async throws -> TransferFile? {
         guard let item = self.up.removeFirst() else { throw self.session.endedEarly() }
-        switch self.session.received(item) {
+        switch self.session.receivedItem(item) {
         case .ignore: return nil
         case .fail(let error): throw error
         case .report(let report): self.down.append(.item(try report.item))

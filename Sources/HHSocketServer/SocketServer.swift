@@ -419,14 +419,14 @@ public final class SocketServer: Service {
     /// Returns once each event loop has had a turn: late, or never, where a handler blocks one. At once unless it runs.
     func awaitTurns() async {
         // Submitted under the lock: once it has stopped, the event loops may be gone.
-        let turns = self.state.withLockedValue { state -> [EventLoopFuture<Void>] in
+        let futures = self.state.withLockedValue { state -> [EventLoopFuture<Void>] in
             switch state {
             case .idle, .starting, .stopped: []
             case .running(let running): running.loops.map { $0.eventLoop.submit {} }
             case .stopping(let stopping): stopping.running.loops.map { $0.eventLoop.submit {} }
             }
         }
-        for turn in turns { try? await turn.get() }
+        for future in futures { try? await future.get() }
     }
 
     // MARK: What it is doing

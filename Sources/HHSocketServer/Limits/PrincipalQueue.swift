@@ -17,7 +17,7 @@ struct PrincipalQueue<Element> {
         fileprivate var number: UInt64
     }
 
-    private var principals = RoundRobin()
+    private var order = RoundRobin()
     /// The work of each principal's connections; at least one element.
     private var lines: [UInt64: FairQueue<Element>] = [:]
     /// The number of elements that wait.
@@ -30,23 +30,21 @@ struct PrincipalQueue<Element> {
         self.count += 1
         return Ticket(
             principal: owner.principal,
-            line: self.principals.enter(owner.principal),
+            line: self.order.enter(owner.principal),
             number: self.lines[owner.principal, default: FairQueue()].append(element, of: owner.connection)
         )
     }
 
     /// Removes and returns the element of the next principal; nil if there is none.
     mutating func popFirst() -> Element? {
-        guard let principal = self.principals.next(), let element = self.lines[principal]?.popFirst() else {
-            return nil
-        }
+        guard let principal = self.order.next(), let element = self.lines[principal]?.popFirst() else { return nil }
         self.removedOne(of: principal)
         return element
     }
 
     /// Removes and returns an element; nil if it no longer waits.
     mutating func withdraw(_ ticket: Ticket) -> Element? {
-        guard self.principals.number(of: ticket.principal) == ticket.line,
+        guard self.order.number(of: ticket.principal) == ticket.line,
             let element = self.lines[ticket.principal]?.withdraw(ticket.number)
         else { return nil }
         self.removedOne(of: ticket.principal)
@@ -57,7 +55,7 @@ struct PrincipalQueue<Element> {
         self.count -= 1
         guard self.lines[principal]?.count == 0 else { return }
         self.lines[principal] = nil
-        self.principals.remove(principal)
+        self.order.remove(principal)
     }
 }
 

@@ -29,11 +29,8 @@ struct TransferEnding {
                 self.init(error)
             } else if let error = refusal.error as? StatusError, error.status == .noPermission {
                 let text = String(buffer: error.body)
-                let reported = TransferError(
-                    .denied,
-                    text.isEmpty ? "the server's application does not allow it" : text
-                )
-                self.init(reported: reported, thrown: error, logged: nil)
+                let denial = TransferError(.denied, text.isEmpty ? "the server's application does not allow it" : text)
+                self.init(reported: denial, thrown: error, logged: nil)
             } else {
                 self.init(reported: nil, thrown: refusal.error, logged: nil)
             }

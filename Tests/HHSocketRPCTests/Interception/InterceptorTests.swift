@@ -169,7 +169,7 @@ private func noting(_ name: String, in log: NIOLockedValueBox<[String]>) -> Inte
         try await ended.wait("the interceptor's end") { $0 }
     }
 
-    @Test func timeoutBehindAnInterceptorReportsOfTheServer() async throws {
+    @Test func timeoutBehindAnInterceptorNamesTheServer() async throws {
         let server = try await MockServer(.drop)
         let seen = Watched<SocketError?>(nil)
         let time = ManualTime()

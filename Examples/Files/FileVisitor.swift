@@ -35,7 +35,7 @@ struct FileVisitor {
         }
     }
 
-    func leave() async { await self.client.close() }
+    func close() async { await self.client.close() }
 
     private func id(_ text: String) throws -> TransferID {
         guard let id = TransferID(text) else { throw WrongUsage(description: "\(text) is no id") }

@@ -26,7 +26,7 @@ do {
     case (4..., let host?):
         let visitor = FileVisitor(of: Endpoint(host: host, port: Int(arguments[1]) ?? 0))
         try await visitor.run(arguments[2], Array(arguments[3...]))
-        await visitor.leave()
+        await visitor.close()
     default:
         tell("usage: files-example serve FOLDER PORT, or files-example HOST PORT put FILE [ID] | get ID FILE | find ID")
         exit(64)

@@ -4,7 +4,7 @@ import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
 /// A position in a `.proto`.
-struct SourcePlace: Hashable, Comparable {
+struct SourcePosition: Hashable, Comparable {
     let file: String
     /// The line, from 1; 0 if protoc does not provide it.
     var line: Int32 = 0
@@ -35,29 +35,29 @@ struct SourcePlace: Hashable, Comparable {
     }
 }
 
-extension SourcePlace: CustomStringConvertible {
+extension SourcePosition: CustomStringConvertible {
     /// The position in the style of compilers, such as `zoo.proto:12:3`.
     var description: String { self.line > 0 ? "\(self.file):\(self.line):\(self.column)" : self.file }
 }
 
 /// An error in a `.proto`, and its position.
 struct Diagnostic: Hashable {
-    var place: SourcePlace
+    var position: SourcePosition
     var text: String
 
     init(_ element: some ProvidesLocationPath, within: [Int] = [], _ text: String) {
-        self.place = SourcePlace(element, within: within)
+        self.position = SourcePosition(element, within: within)
         self.text = text
     }
 
-    init(at place: SourcePlace, _ text: String) {
-        self.place = place
+    init(at position: SourcePosition, _ text: String) {
+        self.position = position
         self.text = text
     }
 }
 
 extension Diagnostic: CustomStringConvertible {
-    var description: String { "\(self.place): \(self.text)" }
+    var description: String { "\(self.position): \(self.text)" }
 }
 
 /// All errors that were found, reported together.
@@ -65,7 +65,7 @@ struct Diagnostics: Error, CustomStringConvertible {
     let list: [Diagnostic]
 
     init(_ diagnostics: [Diagnostic]) {
-        self.list = diagnostics.sorted { $0.place < $1.place }
+        self.list = diagnostics.sorted { $0.position < $1.position }
     }
 
     var description: String { self.list.map(\.description).joined(separator: "\n") }

@@ -7,7 +7,7 @@ import SwiftProtobufPluginLibrary
 struct ExtensionNameCheck {
     private struct Owner {
         var fullName: String
-        var place: SourcePlace
+        var position: SourcePosition
         var isGenerated: Bool
     }
 
@@ -28,11 +28,11 @@ struct ExtensionNameCheck {
         guard let message = field.containingType else { return }
         let own = names.members(of: message)
         let properties = names.namer.messagePropertyNames(extensionField: field)
-        let owner = Owner(fullName: field.fullName, place: SourcePlace(field), isGenerated: isGenerated)
+        let owner = Owner(fullName: field.fullName, position: SourcePosition(field), isGenerated: isGenerated)
         var other: Owner?
         for name in [properties.value, properties.clear] + (field.isRepeated ? [] : [properties.has]) {
             if let field = own[name] {
-                other = other ?? Owner(fullName: field.fullName, place: SourcePlace(field), isGenerated: false)
+                other = other ?? Owner(fullName: field.fullName, position: SourcePosition(field), isGenerated: false)
             }
             let key = "\(names.namer.targetModule) \(message.fullName) \(name)"
             other = other ?? self.owners[key]
@@ -44,9 +44,9 @@ struct ExtensionNameCheck {
         guard blamed.isGenerated else { return }
         self.diagnostics.append(
             Diagnostic(
-                at: blamed.place,
+                at: blamed.position,
                 "\(blamed.fullName) becomes \(properties.value) in Swift, where \(message.fullName) has the members of "
-                    + "\(rest.fullName) already (\(rest.place))"
+                    + "\(rest.fullName) already (\(rest.position))"
             )
         )
     }

@@ -13,7 +13,7 @@ struct MessageTypeNumbers {
         var name: String
         /// The option's name, `message_type` or `push_type`.
         var option: String
-        var place: SourcePlace
+        var position: SourcePosition
     }
 
     private(set) var diagnostics: [Diagnostic] = []
@@ -78,7 +78,7 @@ struct MessageTypeNumbers {
             self.users[number] = User(
                 name: name,
                 option: option,
-                place: SourcePlace(element, within: path)
+                position: SourcePosition(element, within: path)
             )
             return
         }
@@ -90,7 +90,7 @@ struct MessageTypeNumbers {
                 element,
                 within: path,
                 "the \(option) \(number) of \(name) is the \(user.option) of \(user.name) already "
-                    + "(\(user.place))\(reason)"
+                    + "(\(user.position))\(reason)"
             )
         )
     }

@@ -27,8 +27,10 @@ struct NameCheck {
         let prefix = self.context.file.options.swiftPrefix
         if !prefix.isEmpty, !isValidSwiftIdentifier(prefix) {
             let path = IndexPath(indexes: [DescriptorPaths.fileOptions, DescriptorPaths.swiftPrefix])
-            let place = SourcePlace(in: self.context.file, [path])
-            self.diagnostics.append(Diagnostic(at: place, "swift_prefix \"\(prefix)\" does not begin a name in Swift"))
+            let position = SourcePosition(in: self.context.file, [path])
+            self.diagnostics.append(
+                Diagnostic(at: position, "swift_prefix \"\(prefix)\" does not begin a name in Swift")
+            )
         }
         if self.context.generatesMessages {
             for declared in self.context.file.enums {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A failure with a reason by which programs can tell it from others: the ``SocketError/underlying`` of errors with the
-/// codes `proxyFailed` (``ProxyFailure``) and `tlsFailed` (``TLSFailure``).
+/// A failure with a reason by which programs can distinguish it from others: the ``SocketError/underlying`` of errors
+/// with the codes `proxyFailed` (``ProxyFailure``) and `tlsFailed` (``TLSFailure``).
 public struct NamedFailure<Name: Hashable & Sendable>: Error, Sendable, CustomStringConvertible {
     /// The reason for a failure.
     public typealias Reason = Name

@@ -28,7 +28,7 @@ struct HHSocketCommand: AsyncParsableCommand {
             WebSocketServeCommand.self,
             LinesCommand.self,
             LinesServeCommand.self,
-            STOMPCommand.self,
+            BrokerCommand.self,
             InspectCommand.self,
             DescribeCommand.self,
             BenchCommand.self,
@@ -140,8 +140,8 @@ struct HHSocketCommand: AsyncParsableCommand {
         do {
             return try Self.parseAsRoot(arguments)
         } catch {
-            // ArgumentParser checks values, and lets commands check their options, before it looks for unknown options.
-            // The unknown one is often the cause of the error.
+            // ArgumentParser checks values, and lets commands check their options, before it searches for unknown
+            // options. The unknown one is often the cause of the error.
             let code = Self.exitCode(for: error)
             if code != .success, let unknown = Self.commands?.unknownOption(in: arguments) {
                 throw .usage(unknown.description, of: unknown.command)

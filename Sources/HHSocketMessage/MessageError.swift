@@ -45,8 +45,8 @@ public struct MessageError: Error, Sendable, Hashable {
 
 extension MessageError: CustomStringConvertible {
     public var description: String {
-        let place = self.offset.map { " (at byte \($0))" } ?? ""
-        return "\(self.message): \(self.complaint)\(place)"
+        let position = self.offset.map { " (at byte \($0))" } ?? ""
+        return "\(self.message): \(self.complaint)\(position)"
     }
 
     private var complaint: String {

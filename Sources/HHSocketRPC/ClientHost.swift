@@ -141,7 +141,7 @@ extension ClientHost: DriverHost, FrameHost {
         pending.link.receiver = connection
         let unread = pending.finish(in: &turn)
         self.engine.linkIsReady(connection.id, in: &turn)
-        connection.received(unread, in: &turn)
+        connection.receivedFrames(unread, in: &turn)
     }
 
     func receivedGoAway(_ frame: Frame, on id: ConnectionID, in turn: inout Turn) {

@@ -143,7 +143,7 @@ public final class STOMPClient: ConnectionControl {
         do throws(SocketError) {
             try sender.check(frame)
         } catch {
-            return sender.operations.port.tell(completion, .failure(error))
+            return sender.operations.port.complete(completion, .failure(error))
         }
         sender.operations.run(completion) { turn, completion in
             sender.send(

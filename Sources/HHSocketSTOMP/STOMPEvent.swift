@@ -5,7 +5,7 @@ public import HHSocket
 public enum STOMPEvent: Sendable {
     /// A broker has accepted the connection.
     case opened(STOMPAgreement)
-    /// An accepted connection has ended, by this error; nil: the user ended it, and is told when the connection is
+    /// An accepted connection has ended, by this error; nil: the user ended it, and is notified when the connection is
     /// closed. The error's `underlying` is a ``STOMPServerError`` if the broker has sent ERROR.
     case closed(SocketError?)
     /// A message of no subscription has arrived.

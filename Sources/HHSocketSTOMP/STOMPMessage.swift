@@ -109,7 +109,7 @@ public struct STOMPMessage: Sendable {
                 )
             }
         } catch {
-            self.settler.operations.port.tell(completion, .failure(error))
+            self.settler.operations.port.complete(completion, .failure(error))
         }
     }
 

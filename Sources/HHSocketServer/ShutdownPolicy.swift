@@ -20,7 +20,7 @@ public struct ShutdownPolicy: Sendable {
 
     /// The time over which clients are notified, so that they do not all reach the next server at once: a quarter of
     /// the grace.
-    var tellingTime: TimeAmount { .nanoseconds(TimeAmount(clamping: self.gracePeriod).nanoseconds / 4) }
+    var announcingTime: TimeAmount { .nanoseconds(TimeAmount(clamping: self.gracePeriod).nanoseconds / 4) }
 
     /// The go-away of one client.
     ///

@@ -30,7 +30,7 @@ public final class SocketServer: Service {
 
     private struct Running {
         var listeners: [BoundListener]
-        var core: ServerCore
+        var parts: ServerParts
         var settings: [ListenerSettings]
         var loops: [ServerLoop]
         var ownGroup: MultiThreadedEventLoopGroup?
@@ -84,10 +84,10 @@ public final class SocketServer: Service {
         running.kill()
         running.metrics?.end()
         running.sweepClock.end()
-        running.core.books.ledger.end()
+        running.parts.books.ledger.end()
         running.outage.end()
         self.tls.end()
-        running.core.books.peerLog.end()
+        running.parts.books.peerLog.end()
         guard let ownGroup = running.ownGroup else { return }
         // Only then: a job that is submitted to an event loop after its end is lost.
         EventLoopFuture.andAllComplete(drained, on: ownGroup.any()).whenComplete { _ in
@@ -254,9 +254,9 @@ public final class SocketServer: Service {
         }
         let descriptors = DescriptorLimit.raise(wanted: limits.maximumConnections ?? 0)
         let quota = ConnectionQuota.Limits(limits, descriptors: descriptors, loops: loops.count)
-        let core = ServerCore(self.configuration, router: self.router, quota: quota, loopCount: loops.count)
+        let parts = ServerParts(self.configuration, router: self.router, quota: quota, loopCount: loops.count)
         self.warn(of: quota, descriptors)
-        let outage = DescriptorOutage(core.books, DescriptorOutage.Descriptors(limit: descriptors ?? 0)) {
+        let outage = DescriptorOutage(parts.books, DescriptorOutage.Descriptors(limit: descriptors ?? 0)) {
             loops[0].counters.count(.acceptFailures)
         }
         let shortage = ConnectionShortage(loops, minimumSilence: limits.minimumSilence, time: self.configuration.time)
@@ -267,7 +267,7 @@ public final class SocketServer: Service {
                 let made = try ListenerSettings(index: index, listener, self.configuration)
                 settings.append(made)
                 let acceptor = Acceptor(
-                    core: core,
+                    parts: parts,
                     loops: loops,
                     shortage: shortage,
                     outage: outage,
@@ -284,31 +284,31 @@ public final class SocketServer: Service {
         } catch {
             for listener in bound { await listener.close() }
             outage.end()
-            core.books.peerLog.end()
+            parts.books.peerLog.end()
             self.tls.end()
             try? await ownGroup?.shutdownGracefully()
             throw error
         }
         let metrics = ServerMetrics(
             factory: self.configuration.metricsFactory ?? MetricsSystem.factory,
-            core: core,
+            parts: parts,
             loops: loops
         )
         return Running(
             listeners: bound,
-            core: core,
+            parts: parts,
             settings: settings,
             loops: loops,
             ownGroup: ownGroup,
             metrics: metrics,
             sweepClock: SweepClock(loops, every: self.sweepInterval, time: self.configuration.time) {
-                core.books.ledger.setStandingBytes(core.services.idempotentAnswers.kept.bytes)
-                core.books.ledger.look()
-                core.services.idempotentAnswers.forgetExpired(now: core.books.time.now())
-                outage.look()
+                parts.books.ledger.setStandingBytes(parts.services.idempotentAnswers.kept.bytes)
+                parts.books.ledger.check()
+                parts.services.idempotentAnswers.forgetExpired(now: parts.books.time.now())
+                outage.check()
                 // No connection need come for others to get what they need.
                 if outage.isUnderWay { _ = shortage.makeRoom() }
-                shortage.closeExcess(core.books.quota.excess)
+                shortage.closeExcess(parts.books.quota.excess)
             },
             outage: outage
         )
@@ -338,10 +338,10 @@ public final class SocketServer: Service {
         return .nanoseconds(min(max(shortest, 10_000_000), 1_000_000_000))
     }
 
-    /// Stops accepting, tells clients to go away, finishes the requests in flight, and returns when every connection is
+    /// Stops accepting, asks clients to go away, finishes the requests in flight, and returns when every connection is
     /// closed.
     ///
-    /// In the standard format a client is told to go away, and its connection stays open until the client closes it or
+    /// In the standard format a client is asked to go away, and its connection stays open until the client closes it or
     /// the grace period is over; other connections are closed as soon as nothing is in flight. A request that arrives
     /// meanwhile is answered ``/HHSocket/Status/draining`` (504). Requests that are still running when the grace period
     /// is over are cancelled and their connections closed. Calling it again shortens the grace period; it has no effect
@@ -395,10 +395,10 @@ public final class SocketServer: Service {
         self.state.withLockedValue { $0 = .stopped(statistics) }
         running.metrics?.end()
         running.sweepClock.end()
-        running.core.books.ledger.end()
+        running.parts.books.ledger.end()
         running.outage.end()
-        running.core.books.peerLog.end()
-        running.core.services.threads.shutdown()
+        running.parts.books.peerLog.end()
+        running.parts.services.threads.shutdown()
         try? await running.ownGroup?.shutdownGracefully()
     }
 
@@ -419,14 +419,14 @@ public final class SocketServer: Service {
     /// Returns once each event loop has had a turn: late, or never, where a handler blocks one. At once unless it runs.
     func awaitTurns() async {
         // Submitted under the lock: once it has stopped, the event loops may be gone.
-        let turns = self.state.withLockedValue { state -> [EventLoopFuture<Void>] in
+        let futures = self.state.withLockedValue { state -> [EventLoopFuture<Void>] in
             switch state {
             case .idle, .starting, .stopped: []
             case .running(let running): running.loops.map { $0.eventLoop.submit {} }
             case .stopping(let stopping): stopping.running.loops.map { $0.eventLoop.submit {} }
             }
         }
-        for turn in turns { try? await turn.get() }
+        for future in futures { try? await future.get() }
     }
 
     // MARK: What it is doing
@@ -458,26 +458,26 @@ public final class SocketServer: Service {
     public var connectionsByLoop: [Int] { self.loops.map(\.counters.connectionCount) }
 
     /// The requests in flight now; those are not counted that are answered on the event loop.
-    public var requestsInFlight: Int { self.core?.books.ledger.requestsInFlight ?? 0 }
+    public var requestsInFlight: Int { self.parts?.books.ledger.requestsInFlight ?? 0 }
 
     /// The bytes held now for arriving frames, for requests in flight, and for answers and pushes that are not taken,
     /// at their cost in memory. The cost of connections themselves and kept answers are not included; see
     /// ``heldBytes``.
     public var bufferedBytes: Int {
-        guard let ledger = self.core?.books.ledger else { return 0 }
+        guard let ledger = self.parts?.books.ledger else { return 0 }
         return ledger.bytes - ledger.connectionBytes
     }
 
     /// The bytes held now: ``bufferedBytes`` plus the cost of connections themselves and of answers that are kept for
     /// idempotency keys. ``ServerLimits/maximumBufferedBytes`` bounds this number. The resident memory of the process
     /// grows by at most twice this number plus 64 MiB.
-    public var heldBytes: Int { self.core?.books.ledger.bytes ?? 0 }
+    public var heldBytes: Int { self.parts?.books.ledger.bytes ?? 0 }
 
     /// Returns the largest number of bytes that were held since the last call, nearly. For tests.
-    func takePeakOfHeldBytes() -> Int { self.core?.books.ledger.takePeak() ?? 0 }
+    func takePeakOfHeldBytes() -> Int { self.parts?.books.ledger.takePeak() ?? 0 }
 
     /// The authentications that run, and those that wait.
-    var authentications: (running: Int, waiting: Int) { self.core?.services.authentications.counts ?? (0, 0) }
+    var authentications: (running: Int, waiting: Int) { self.parts?.services.authentications.counts ?? (0, 0) }
 
     /// The counts since it started.
     public var statistics: ServerStatistics {
@@ -499,7 +499,7 @@ public final class SocketServer: Service {
 
     /// The event loops of the server, empty unless it runs.
     var loops: [ServerLoop] { self.running?.loops ?? [] }
-    var core: ServerCore? { self.running?.core }
+    var parts: ServerParts? { self.running?.parts }
 
     private static func total(_ loops: [ServerLoop]) -> ServerStatistics {
         loops.reduce(into: ServerStatistics()) { $0 += $1.counters.statistics }
@@ -511,7 +511,7 @@ public final class SocketServer: Service {
     ///
     /// - Parameter identity: As in ``ServerSession/authenticate(as:)``.
     public func sessions(of identity: String) -> [ServerSession] {
-        self.core?.books.registry.sessions(of: identity) ?? []
+        self.parts?.books.registry.sessions(of: identity) ?? []
     }
 
     /// The clients that are connected now, in no order: all but WebSockets that carry messages. Empty unless the server
@@ -519,17 +519,17 @@ public final class SocketServer: Service {
     ///
     /// The property creates an array, and blocks no event loop. ``ConnectionPolicy/onConnect`` and
     /// ``ConnectionPolicy/onClose`` report changes.
-    public var sessions: [ServerSession] { self.core?.books.sessions.all ?? [] }
+    public var sessions: [ServerSession] { self.parts?.books.sessions.all ?? [] }
 
     /// The WebSockets that carry messages now, as ``sessions``.
-    public var webSockets: [WebSocketConnection] { self.core?.books.webSockets.all ?? [] }
+    public var webSockets: [WebSocketConnection] { self.parts?.books.webSockets.all ?? [] }
 
     /// Sends a push to every connection of one client.
     ///
     /// - Returns: The number of connections that accepted it; 0 if the client is not connected.
     @discardableResult
     public func push(type: UInt32, body: ByteBuffer, to identity: String) async -> Int {
-        await self.core?.books.registry.push(type: type, body: body, to: identity) ?? 0
+        await self.parts?.books.registry.push(type: type, body: body, to: identity) ?? 0
     }
 
     /// Sends a push (in the standard format serial 1, status 200) to every connection.
@@ -550,7 +550,7 @@ public final class SocketServer: Service {
         let pushes = running.settings.map { settings in
             settings.push(type: type, body: body).map { push in
                 var push = push
-                push.share = SharedCharge(running.core.books.ledger, bytes: push.bytes.charge)
+                push.share = SharedCharge(running.parts.books.ledger, bytes: push.bytes.charge)
                 return push
             }
         }

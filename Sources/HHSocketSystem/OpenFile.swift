@@ -54,7 +54,7 @@ package enum OpenFile {
 
     /// Locks a file against other processes, and others that have opened it here, until it is closed.
     ///
-    /// - Returns: False if it is locked. A file system without locks cannot tell, and counts as unlocked.
+    /// - Returns: False if it is locked. A file system without locks does not know, and counts as unlocked.
     package static func lock(_ file: CInt) throws(SystemError) -> Bool {
         do throws(SystemError) {
             try self.retrying("lock") { flock(file, LOCK_EX | LOCK_NB) }

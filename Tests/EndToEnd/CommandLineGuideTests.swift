@@ -6,7 +6,7 @@ import Testing
 /// `Docs/CLI.md`: its lines run one after the other, and the options that any page names exist.
 @Suite(.tags(.io), .timeLimit(.minutes(10))) struct CommandLineGuideTests {
     /// A folder in which the page's lines find `hhsocket`, the examples and the protos, and may write.
-    private struct Place {
+    private struct Workspace {
         let folder: TemporaryFolder
 
         init() throws {
@@ -34,7 +34,7 @@ import Testing
     }
 
     @Test func theLinesRunInTheirOrder() async throws {
-        let place = try Place()
+        let workspace = try Workspace()
         var server: Command?
         // The addresses of the page, and their replacements.
         var addresses: [(String, String)] = []
@@ -44,7 +44,7 @@ import Testing
             if let serving = block.wholeMatch(of: /(.*hhsocket serve --port|.*chat-example serve) ([0-9]+)(.*)/) {
                 server?.signal(SIGTERM)
                 let (command, port, options) = (serving.output.1, serving.output.2, serving.output.3)
-                let next = try place.start("exec \(command) 0\(options)")
+                let next = try workspace.start("exec \(command) 0\(options)")
                 let line = try #require(try await next.lines().first)
                 let address = try #require(line.firstMatch(of: /127\.0\.0\.1:[0-9]+/)).output
                 addresses = [("127.0.0.1:\(port)", String(address))]
@@ -53,12 +53,12 @@ import Testing
                 var lines = block
                 for (old, new) in addresses { lines = lines.replacingOccurrences(of: old, with: new) }
                 // Some blocks run several benchmarks, whose passes take seconds in a debug build.
-                let outcome = try await place.start(lines).outcome(within: patience * 5)
+                let outcome = try await workspace.start(lines).outcome(within: patience * 5)
                 #expect(outcome.exitCode == 0, "\(lines)\n\(outcome.text)\(outcome.errors)")
             }
         }
         server?.signal(SIGTERM)
-        withExtendedLifetime(place.folder) {}
+        withExtendedLifetime(workspace.folder) {}
     }
 
     /// The commands of a page: each subcommand of `hhsocket`, and the rest of its line.

@@ -133,7 +133,7 @@ import Testing
     }
 
     @Test(arguments: formats)
-    func anErrorIsToldWhereThereIsAStatusAndNeverPassesForSuccess(format: WireFormat) async throws {
+    func anErrorIsReportedWhereThereIsAStatusAndNeverPassesForSuccess(format: WireFormat) async throws {
         try await Pair.with(format) { client, server in
             let request = SocketRequest(type: Self.fail, body: "why")
             let unknown = SocketRequest(type: 999)
@@ -314,7 +314,7 @@ import Testing
         await client.close()
     }
 
-    @Test func typesAreWhatTheFormatLeavesToApplications() async throws {
+    @Test func typesAreThoseThatTheFormatHasForApplications() async throws {
         try await Pair.with(.mars) { client, _ in
             let reserved = await #expect(throws: SocketError.self) {
                 try await client.data(for: SocketRequest(type: 6))

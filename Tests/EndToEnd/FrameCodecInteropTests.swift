@@ -34,7 +34,7 @@ import Testing
         let tests = FormatInteropTests()
         try await tests.bodiesOfAllSizesComeBack(format: format)
         try await tests.serialsBeginWhereTheFormatSays(format: format)
-        try await tests.anErrorIsToldWhereThereIsAStatusAndNeverPassesForSuccess(format: format)
+        try await tests.anErrorIsReportedWhereThereIsAStatusAndNeverPassesForSuccess(format: format)
         try await tests.pushesArriveWhereThereAreAny(format: format)
         try await tests.cancelsAreSentWhereThereAreAny(format: format)
         try await tests.theClientPingsWhereItShould(format: format)

@@ -23,7 +23,7 @@ actor Conversation {
 }
 
 private actor Directory {
-    func look(up name: ByteBuffer) -> ByteBuffer { ByteBuffer(string: "the number of \(String(buffer: name))") }
+    func number(of name: ByteBuffer) -> ByteBuffer { ByteBuffer(string: "the number of \(String(buffer: name))") }
 }
 
 private struct Database {
@@ -104,7 +104,7 @@ private struct Database {
         router.handleSynchronously(101) { request, _ in request.body }
         // Mostly waits, for other services or this one's actors, and computes little.
         router.handle(102, on: .connection) { request, _ in
-            await directory.look(up: request.body)
+            await directory.number(of: request.body)
         }
         // Computes, or nobody knows: on Swift's thread pool, as by default.
         router.handle(103) { request, _ in render(request.body) }

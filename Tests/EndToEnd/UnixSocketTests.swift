@@ -122,7 +122,7 @@ import Testing
         #expect(error?.code == .bindFailed)
     }
 
-    @Test func tlsNeedsANameToLookFor() async throws {
+    @Test func tlsNeedsANameToVerify() async throws {
         let folder = try TemporaryFolder()
         let path = folder.file("s")
         let authority = try TestAuthority()

@@ -85,7 +85,7 @@ import Testing
         #expect(error.message.contains(words), "\(error.message)")
     }
 
-    @Test func silenceIsToldToo() async throws {
+    @Test func silenceIsReportedToo() async throws {
         let words = "no byte has arrived on this connection"
         let error = try await self.timeout(answeredWith: [], saying: words)
         #expect(error.message.contains(words), "\(error.message)")

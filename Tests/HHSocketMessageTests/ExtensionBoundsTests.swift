@@ -34,7 +34,7 @@ private typealias Collar = GeneratedSamples.Extended_Collar
         #expect(self.storage(Array(bytes.prefix(30))).messages(100, type).count == 10)
     }
 
-    @Test func messageThatComesOftenIsMergedInPlace() throws {
+    @Test func messageThatComesOftenIsMergedWithoutACopy() throws {
         // Each adds a leg to the mother. A copy for each would take quadratic time.
         let piece = MessageForge.tag(111, .lengthDelimited) + MessageForge.delimited([0x13, 0x08, 0x01, 0x14])
         func duration(_ count: Int) -> Duration {

@@ -63,7 +63,7 @@ import Foundation
         #expect(copy.hashValue == Every_Thing_Scalars().hashValue)
     }
 
-    @Test func messageWithinAMessageIsChangedInPlace() throws {
+    @Test func messageWithinAMessageIsChangedWithoutACopy() throws {
         var message = Every_Thing_Node()
         message.next.next.value = 3
         #expect(message.hasNext && message.next.hasNext)
@@ -71,7 +71,7 @@ import Foundation
         #expect(try Every_Thing_Node(serializedBytes: message.serializedBytes()) == message)
     }
 
-    @Test func presenceIsTold() throws {
+    @Test func presenceIsReported() throws {
         var optionals = Every_Thing_Optionals()
         #expect(!optionals.hasAnInt32)
         #expect(optionals.anInt32 == 0)
@@ -115,7 +115,7 @@ import Foundation
         #expect(Every_Thing_Colour(rawValue: 1) == .red)
     }
 
-    @Test func closedEnumerationLeavesToTheUnknownFieldsWhatItDoesNotKnow() throws {
+    @Test func closedEnumerationPutsWhatItDoesNotKnowIntoTheUnknownFields() throws {
         // size = 16: 99 is not declared, 5 is large.
         let one = try Every_Thing2_Optionals(serializedBytes: [0x80, 0x01, 0x63])
         #expect(!one.hasSize)

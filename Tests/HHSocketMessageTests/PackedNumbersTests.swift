@@ -52,8 +52,8 @@ import Testing
         let endless = [UInt8](repeating: 0xFF, count: 11)
         for count in 0...40 {
             let field = Self.field([UInt8](repeating: 1, count: count) + endless + [1])
-            let place = field.count - endless.count - 1
-            let expected = MessageError(.malformedVarint, in: Every_Thing_Repeated.protoMessageName, at: place)
+            let position = field.count - endless.count - 1
+            let expected = MessageError(.malformedVarint, in: Every_Thing_Repeated.protoMessageName, at: position)
             #expect(throws: expected) { try Every_Thing_Repeated(serializedBytes: field) }
         }
     }

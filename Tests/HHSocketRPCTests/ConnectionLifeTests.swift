@@ -24,7 +24,7 @@ import Testing
 
     // MARK: The gate
 
-    @Test func nothingLeavesBeforeTheGateReturnsAndItRunsAtEveryReconnect() async throws {
+    @Test func nothingIsSentBeforeTheGateReturnsAndItRunsAtEveryReconnect() async throws {
         let server = try await MockServer(.echo)
         server.once(101, .close)
         let client = self.client([server.endpoint]) {
@@ -126,7 +126,7 @@ import Testing
         #expect(try await client.data(for: SocketRequest(type: 101)).endpoint == server.endpoint)
     }
 
-    @Test func nameThatDoesNotExistIsToldApart() async throws {
+    @Test func nameThatDoesNotExistIsDistinguished() async throws {
         let client = self.client([]) { $0.resolver = .dns(host: "no-such-host.invalid", port: 1) }
         let events = client.events
         client.connect(attempts: 1)

@@ -31,7 +31,7 @@ import Testing
         }
     }
 
-    @Test func callMadeBeforeConnectLeavesOnceThereIsAConnection() async throws {
+    @Test func callMadeBeforeConnectIsSentOnceThereIsAConnection() async throws {
         let server = try await MockServer(.echo)
         let client = self.client(server.endpoint)
         let call = client.dataTask(with: SocketRequest(type: 101, body: "early"))
@@ -44,7 +44,7 @@ import Testing
         #expect(call.response?.string == "early")
     }
 
-    @Test func callMadeWhileTheServerIsAwayLeavesWhenItReturns() async throws {
+    @Test func callMadeWhileTheServerIsAwayIsSentWhenItReturns() async throws {
         let server = try await MockServer(.echo)
         try await server.refuseConnections()
         let client = self.client(server.endpoint)

@@ -176,7 +176,7 @@ private enum Call {
 }
 
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct MockServerFaultTests {
-    @Test(arguments: Fault.all) func faultIsToldForWhatItIsAndHarmsNothingElse(fault: Fault) async throws {
+    @Test(arguments: Fault.all) func faultIsReportedForWhatItIsAndHarmsNothingElse(fault: Fault) async throws {
         let server = try await MockServer(.echo)
         server.on(Call.faulty, fault.reaction)
         // The other calls in flight are answered once the last of them has arrived, which is after the fault.
@@ -278,7 +278,7 @@ private enum Call {
         #expect(!server.received.contains { $0.type == 102 && $0.connection == 0 })
     }
 
-    @Test func refusedConnectionsAreToldAndTheNextIsTakenOnceTheServerListensAgain() async throws {
+    @Test func refusedConnectionsAreNotifiedAndTheNextIsTakenOnceTheServerListensAgain() async throws {
         let server = try await MockServer(.echo)
         server.once(101, .close)
         let (client, events) = SocketClient.connectingWithEvents(to: server.endpoint) {

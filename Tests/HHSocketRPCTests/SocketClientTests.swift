@@ -97,7 +97,7 @@ import Testing
         try await eventually("the rest is late") { client.statistics.lateResponses == 2 }
     }
 
-    @Test func timeoutTellsTheServerAndTheLateAnswerIsCountedAndDropped() async throws {
+    @Test func timeoutNotifiesTheServerAndTheLateAnswerIsCountedAndDropped() async throws {
         let server = try await MockServer(.echo)
         server.once(101, .echo.twice().late())
         let client = SocketClient.connecting(to: server.endpoint)
@@ -113,7 +113,7 @@ import Testing
         #expect(client.statistics.duplicateResponses == 1)
     }
 
-    @Test func cancelTellsTheServerAndLeavesTheConnectionAlone() async throws {
+    @Test func cancelNotifiesTheServerAndDoesNotAffectTheConnection() async throws {
         let server = try await MockServer(.echo)
         server.on(101, .drop)
         let client = SocketClient.connecting(to: server.endpoint)
@@ -325,7 +325,7 @@ import Testing
         #expect(server.received.map(\.type) == [0, 0, 101])
     }
 
-    @Test func clientPingsAnIdleConnectionAndLeavesOneThatDoesNotAnswer() async throws {
+    @Test func clientPingsAnIdleConnectionAndClosesOneThatDoesNotAnswer() async throws {
         let server = try await MockServer()
         // The first connection falls silent without closing.
         server.on(FrameType.heartbeat, .respond { $0.connection == 0 ? .drop : .echo })
@@ -373,7 +373,7 @@ import Testing
         #expect(next.message.contains("\(endpoint)"))
     }
 
-    @Test func unknownHostAndImpossiblePortAreToldApart() async throws {
+    @Test func unknownHostAndImpossiblePortAreDistinguished() async throws {
         for (endpoint, code) in [
             (Endpoint(host: "no-such-host.invalid", port: 7_000), .hostNotFound),
             (Endpoint(host: "127.0.0.1", port: 70_000), .invalidArgument),
@@ -460,7 +460,7 @@ import Testing
         #expect(try await client.data(for: SocketRequest(type: 101, body: "x")).string == "x")
     }
 
-    @Test func closeLetsCancelFramesLeave() async throws {
+    @Test func cancelFramesAreSentBeforeClosing() async throws {
         let server = try await MockServer(.drop)
         server.on(102, .echo)
         let client = SocketClient.connecting(to: server.endpoint)

@@ -36,7 +36,7 @@ import Testing
         #expect(!error.message.contains("secret"))
     }
 
-    @Test func credentialsDoNotTellThePasscode() {
+    @Test func credentialsDoNotShowThePasscode() {
         let credentials = STOMPCredentials(login: "ann", passcode: "secret")
         #expect("\(credentials)" == "STOMPCredentials(login: ann)")
         #expect(!String(reflecting: credentials).contains("secret"))

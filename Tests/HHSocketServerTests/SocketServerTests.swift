@@ -250,7 +250,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
         }
     }
 
-    @Test func contextTellsConnectionsApart() async throws {
+    @Test func contextDistinguishesConnections() async throws {
         var router = Router()
         router.handleSynchronously(100) { _, context in
             ByteBuffer(string: "\(context.connectionID) \(context.remoteAddress?.port ?? 0)")

@@ -74,10 +74,10 @@ final class Broker: Sendable {
         let script = packageFolder.appendingPathComponent("Tests/OtherPrograms/brokers.py").path
         self.supervisor = try Command(["-B", script, name], of: python, keepsInputOpen: true)
         let ready = try await self.supervisor.lines(within: Self.supervisorPatience)[0]
-        let told = try JSONDecoder().decode(Ready.self, from: Data(ready.utf8))
-        self.folder = told.folder
-        self.host = told.host
-        self.ports = told.ports
+        let started = try JSONDecoder().decode(Ready.self, from: Data(ready.utf8))
+        self.folder = started.folder
+        self.host = started.host
+        self.ports = started.ports
     }
 
     /// The port of a door.

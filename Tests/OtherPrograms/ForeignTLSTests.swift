@@ -195,7 +195,7 @@ import Testing
         .enabled(if: ForeignTLSTests.openssl != nil, "There is no openssl here: its s_server is NOT TESTED."),
         arguments: ["-tls1_2", "-tls1_3"]
     )
-    func clientCertificateThatIsMissingOrUnknownIsToldInEitherVersion(version: String) async throws {
+    func clientCertificateThatIsMissingOrUnknownIsReportedInEitherVersion(version: String) async throws {
         let options = [version, "-Verify", "1", "-verify_return_error", "-CAfile", self.files.ca]
         // TLS 1.2 has no alert for a missing certificate, only one for a failed handshake.
         let missing = try await self.failure(options, self.tls)

@@ -153,7 +153,7 @@ import Testing
     }
 
     /// The only server is killed and restarted.
-    private func refusalIsToldAndTriedAgain(status: Int, _ balance: Balance) async throws {
+    private func refusalIsReportedAndTriedAgain(status: Int, _ balance: Balance) async throws {
         try await self.with(balance) { server, entry in
             let port = try #require(server.address?.port)
             let endpoint = try Endpoint(url: "ws://127.0.0.1:\(entry.port)/rpc")
@@ -256,8 +256,8 @@ import Testing
             try await BalancedServers.drainOne(.webSocket, self.balancePlain)
         }
 
-        @Test func refusalIsToldAndTriedAgain() async throws {
-            try await self.tests.refusalIsToldAndTriedAgain(status: 503, self.balance)
+        @Test func refusalIsReportedAndTriedAgain() async throws {
+            try await self.tests.refusalIsReportedAndTriedAgain(status: 503, self.balance)
         }
 
         @Test func tlsEndsAtTheProxy() async throws { try await self.tests.tlsEndsAtTheProxy(self.balance) }
@@ -282,10 +282,10 @@ import Testing
             let certificate = try HTTPProxyTests.certificate(in: folder)
             var page = try OperationsPageConfiguration("nginx", ports: ports, certificate: certificate)
             // Its default folders belong to root.
-            let places = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map {
+            let folders = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map {
                 "\($0)_temp_path \(folder.file($0));"
             }
-            try page.replace("http {", "http {\naccess_log off;\n\(places.joined(separator: "\n"))")
+            try page.replace("http {", "http {\naccess_log off;\n\(folders.joined(separator: "\n"))")
             let configuration = page
             let securePort = try await RealProxy.freePort()
             let arguments: (String) -> [String] = { ["-g", "daemon off;", "-c", $0] }
@@ -321,8 +321,8 @@ import Testing
             try await BalancedServers.drainOne(.webSocket, self.balancePlain)
         }
 
-        @Test func refusalIsToldAndTriedAgain() async throws {
-            try await self.tests.refusalIsToldAndTriedAgain(status: 502, self.balance)
+        @Test func refusalIsReportedAndTriedAgain() async throws {
+            try await self.tests.refusalIsReportedAndTriedAgain(status: 502, self.balance)
         }
 
         @Test func tlsEndsAtTheProxy() async throws { try await self.tests.tlsEndsAtTheProxy(self.balance) }

@@ -19,7 +19,7 @@ struct PythonClientTests {
     }
 
     @Test(arguments: [("999", "x", "401"), ("1002", "405", "405"), ("1001", "no number", "303")])
-    func statusIsTold(type: String, body: String, status: String) async throws {
+    func statusIsReported(type: String, body: String, status: String) async throws {
         try await withServe { address, _ in
             let outcome = try await Python.runClient([address, "--type", type, "--body", body])
             #expect(outcome.exitCode == 1)

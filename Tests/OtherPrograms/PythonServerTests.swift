@@ -33,7 +33,7 @@ struct PythonServerTests {
     @Test(arguments: [
         ("999", "x", "undefinedType"), ("1001", "no number", "illegalFormat"), ("1001", "-1", "illegalFormat"),
     ])
-    func statusIsTheErrorThatCallTells(type: String, body: String, code: String) async throws {
+    func statusIsTheErrorThatCallReports(type: String, body: String, code: String) async throws {
         try await self.withPythonServer { address in
             let outcome = try await Command.run(["call", address, "--type", type, "--body", body])
             #expect(outcome.exitCode == 1)

@@ -85,7 +85,7 @@ import Testing
             }
         }
 
-        @Test func refusalAndUnreachableServerAreTold() async throws {
+        @Test func refusalAndUnreachableServerAreReported() async throws {
             // Any port but this one is refused.
             try await self.with("ConnectPort 1") { port in
                 let proxy = Proxy.http(host: "127.0.0.1", port: port)
@@ -135,7 +135,7 @@ import Testing
             try await self.with { try await self.tests.call(through: .socks5(host: "127.0.0.1", port: $0)) }
         }
 
-        @Test func refusalAndUnreachableServerAreTold() async throws {
+        @Test func refusalAndUnreachableServerAreReported() async throws {
             let rules = """
                 socks block { from: 0.0.0.0/0 to: 0.0.0.0/0 port = 2 }
                 socks pass { from: 0.0.0.0/0 to: 0.0.0.0/0 }

@@ -11,9 +11,9 @@ package struct FaultyCodec: FrameCodec {
         /// As above, in a stream that ends within a length.
         case losesTheFirstByteOfSome
         /// Leaves a frame's bytes.
-        case leavesItsBytes
+        case keepsItsBytes
         /// Leaves the comma after a frame.
-        case leavesTheEnd
+        case keepsTheEnd
         /// Empties the buffer after a frame.
         case dropsWhatFollows
         /// Writes to the buffer.
@@ -25,7 +25,7 @@ package struct FaultyCodec: FrameCodec {
         /// Takes missing bytes for zeros.
         case readsBeyond
         /// Reads all bytes with each call.
-        case looksAtAllBytes
+        case readsAllBytes
         /// Repeats the previous serial.
         case repeatsASerial
         /// Returns payloads over the limit, once they have arrived.
@@ -64,7 +64,7 @@ package struct FaultyCodec: FrameCodec {
         case .waitsForEver: return nil
         case .inventsFrames: return Frame(type: 101, serial: 50)
         case .trustsLengths: limit = 1 << 28
-        case .looksAtAllBytes:
+        case .readsAllBytes:
             // By the standard library's compiled code: a loop here would take minutes without optimisation. Four times,
             // so that the time is noticed on a fast machine.
             for _ in 0..<4 {
@@ -95,8 +95,8 @@ package struct FaultyCodec: FrameCodec {
             return nil
         }
         switch self.fault {
-        case .leavesItsBytes: bytes = before
-        case .leavesTheEnd: bytes.moveReaderIndex(to: bytes.readerIndex - 1)
+        case .keepsItsBytes: bytes = before
+        case .keepsTheEnd: bytes.moveReaderIndex(to: bytes.readerIndex - 1)
         case .dropsWhatFollows: bytes.moveReaderIndex(to: bytes.writerIndex)
         case .writesToTheBytes: bytes.writeString("more")
         case .repeatsASerial:

@@ -82,10 +82,10 @@ package final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable 
 
     // MARK: What the network does
 
-    /// Makes the connection, and calls `tell` to notify the requester.
-    package func activate(_ tell: () -> Void) {
+    /// Makes the connection, and calls `notify` to notify the requester.
+    package func activate(_ notify: () -> Void) {
         self.isActive = true
-        tell()
+        notify()
         self.pipeline.syncOperations.fireChannelActive()
         self.readIfNeeded()
     }

@@ -108,13 +108,13 @@ package final class Watchdog: Sendable {
     private func tickWhileThereAreWaits() {
         while true {
             Thread.sleep(forTimeInterval: Ledger.interval / .seconds(1))
-            let (overdue, all, goesOn) = self.state.withLockedValue { state in
+            let (overdue, all, continues) = self.state.withLockedValue { state in
                 let overdue = state.ledger.tick(at: .now)
                 state.isTicking = !state.ledger.isEmpty
                 return (overdue, overdue == nil ? [] : state.ledger.all, state.isTicking)
             }
             if let overdue { self.bite(Self.report(overdue, all)) }
-            guard goesOn else { return }
+            guard continues else { return }
         }
     }
 

@@ -117,7 +117,7 @@ enum CallStreamFuzz {
                 case .whole(let frame):
                     let length = frame.payload.readableBytes
                     require(length <= self.settings.maximumPayloadLength, "a payload is too long")
-                case .itemsEnded, .goOn, .failed: break
+                case .itemsEnded, .unblock, .failed: break
                 }
             }
             // Each frame that is held was admitted by the limit.

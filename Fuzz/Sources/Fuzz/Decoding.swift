@@ -42,10 +42,10 @@ struct Setup {
 struct Decoded: Equatable {
     var outputs: [FrameDecoder.Output] = []
     /// The places of the frames on the wire, which only borrowing reports.
-    var places: [Place] = []
+    var spans: [Span] = []
     var error: FrameError?
 
-    struct Place {
+    struct Span {
         /// The number of bytes before it that belong to no frame.
         var skipped: Int
         var length: Int
@@ -87,7 +87,7 @@ extension Setup {
                     do throws(FrameError) {
                         try decoder.decode(bytes) { view in
                             decoded.outputs.append(self.output(view))
-                            decoded.places.append(.init(skipped: view.skippedBytes, length: view.frameLength))
+                            decoded.spans.append(.init(skipped: view.skippedBytes, length: view.frameLength))
                         }
                         return .success(())
                     } catch {

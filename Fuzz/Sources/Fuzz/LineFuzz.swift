@@ -92,7 +92,7 @@ enum LineFuzz {
         for line in lines.prefix(100) where !delimiter.occurs(in: line) {
             var outgoing = language.begin(LineUnit(line), into: &out)
             while var rest = outgoing {
-                outgoing = language.next(of: &rest, limit: 1_000, into: &out) == .end ? nil : rest
+                outgoing = language.nextPiece(of: &rest, limit: 1_000, into: &out) == .end ? nil : rest
             }
             while let bytes = out.popFirst() { written.writeImmutableBuffer(bytes) }
             if let bytes = out.takeGathered() { written.writeImmutableBuffer(bytes) }

@@ -20,7 +20,7 @@ enum StreamFuzz {
         _ setup: Setup,
         _ stream: ArraySlice<UInt8>
     ) {
-        require(decoded.places.count == decoded.outputs.count, "a frame has no place")
+        require(decoded.spans.count == decoded.outputs.count, "a frame has no place")
         let encoder = setup.encoder
         let layout = setup.format.layout
         // Digits have leading zeros and two cases, other flags than ours are accepted, and statuses may have one
@@ -34,10 +34,10 @@ enum StreamFuzz {
                 }
             }
         var rest = stream
-        for (output, place) in zip(decoded.outputs, decoded.places) {
-            rest = rest.dropFirst(place.skipped)
-            let original = rest.prefix(place.length)
-            rest = rest.dropFirst(place.length)
+        for (output, span) in zip(decoded.outputs, decoded.spans) {
+            rest = rest.dropFirst(span.skipped)
+            let original = rest.prefix(span.length)
+            rest = rest.dropFirst(span.length)
             guard case .frame(let frame) = output else { continue }
             var encoded = ByteBuffer()
             encoder.encode(frame, into: &encoded)
@@ -49,7 +49,7 @@ enum StreamFuzz {
             decoder.append(encoded)
             require((try? decoder.next()) == .frame(frame), "\(frame) became \(encoded), and that another frame")
             // A header longer than in the layout is written without the excess.
-            guard isUnique, place.length == expected else { continue }
+            guard isUnique, span.length == expected else { continue }
             require(
                 encoded.readableBytesView.elementsEqual(original),
                 "\(frame) of \(Array(original)) became \(encoded)"

@@ -28,7 +28,7 @@ public import HHSocketRPC
 /// Only one outbox at a time can open a file. It holds a strong reference to its client. Without ``close()`` it ends
 /// after its last reference is released, but not immediately.
 public final class Outbox: Sendable {
-    private let core: OutboxCore
+    private let runner: OutboxRunner
     /// The path to which a damaged file was renamed, by ``OutboxConfiguration/CorruptionPolicy/setAside``; nil if there
     /// was none.
     public let setAside: String?
@@ -79,19 +79,19 @@ public final class Outbox: Sendable {
         }
         let (store, contents) = try opened.get()
         self.setAside = store.setAside
-        self.core = OutboxCore(
+        self.runner = OutboxRunner(
             configuration,
             transport,
             OutboxWriter(store, on: queue),
             clock,
             loaded: contents
         )
-        self.core.start()
+        self.runner.start()
     }
 
     deinit {
-        self.core.stop()
-        self.core.observers.finish()
+        self.runner.stop()
+        self.runner.observers.finish()
     }
 
     // MARK: Messages
@@ -108,7 +108,7 @@ public final class Outbox: Sendable {
     ///   `invalidMessage`, `diskFull`, `storageFailed`, `closed`. The message was not stored.
     @discardableResult
     public func enqueue(_ message: OutboxMessage) async throws(OutboxError) -> OutboxEntry.ID {
-        try await self.core.enqueue(message)
+        try await self.runner.enqueue(message)
     }
 
     /// Withdraws a message.
@@ -117,18 +117,18 @@ public final class Outbox: Sendable {
     ///   removed from disk when ``OutboxEvent/withdrawn(_:)`` is reported. ``OutboxEntry/mayHaveBeenSent`` in the event
     ///   tells whether the server may have received it all the same.
     @discardableResult
-    public func withdraw(_ id: OutboxEntry.ID) -> Bool { self.core.withdraw(id) }
+    public func withdraw(_ id: OutboxEntry.ID) -> Bool { self.runner.withdraw(id) }
 
     /// Ends the suspension of a topic, or its back-off. A message whose attempts were exhausted gets all of them again.
-    public func resume(topic: String) { self.core.resume(topic: topic) }
+    public func resume(topic: String) { self.runner.resume(topic: topic) }
 
     // MARK: What waits
 
     /// The current state of the outbox.
-    public var snapshot: OutboxSnapshot { self.core.snapshot }
+    public var snapshot: OutboxSnapshot { self.runner.snapshot }
 
     /// The messages that wait, including those in flight, in the order in which they were enqueued.
-    public var pending: [OutboxEntry] { self.core.pending }
+    public var pending: [OutboxEntry] { self.runner.pending }
 
     // MARK: Dead letters
 
@@ -137,14 +137,14 @@ public final class Outbox: Sendable {
     /// - Returns: At most ``OutboxConfiguration/maximumCount`` and ``OutboxConfiguration/maximumDeadLetters`` together,
     ///   without their bodies.
     /// - Throws: ``OutboxError``: `storageFailed`, `corrupted`, `closed`.
-    public func deadLetters() async throws(OutboxError) -> [OutboxDeadLetter] { try await self.core.deadLetters() }
+    public func deadLetters() async throws(OutboxError) -> [OutboxDeadLetter] { try await self.runner.deadLetters() }
 
     /// Returns a dead letter with its body, metadata and key.
     ///
     /// - Returns: Nil if there is no such dead letter.
     /// - Throws: ``OutboxError``: `corrupted` if it is damaged on disk, `storageFailed`, `closed`.
     public func message(ofDeadLetter id: OutboxEntry.ID) async throws(OutboxError) -> OutboxMessage? {
-        try await self.core.message(ofDeadLetter: id)
+        try await self.runner.message(ofDeadLetter: id)
     }
 
     /// Turns a dead letter into a message again, the last of its topic, with all its attempts.
@@ -168,7 +168,7 @@ public final class Outbox: Sendable {
         withNewKey: Bool = false,
         timeToLive: Duration? = nil
     ) async throws(OutboxError) -> OutboxEntry.ID? {
-        try await self.core.resend(
+        try await self.runner.resend(
             deadLetter: id,
             key: withNewKey ? UUID().uuidString : nil,
             timeToLive: timeToLive
@@ -181,7 +181,7 @@ public final class Outbox: Sendable {
     /// - Throws: ``OutboxError``: `diskFull`, `storageFailed`, `closed`.
     @discardableResult
     public func remove(deadLetter id: OutboxEntry.ID) async throws(OutboxError) -> Bool {
-        try await self.core.remove(deadLetter: id)
+        try await self.runner.remove(deadLetter: id)
     }
 
     // MARK: Accounts
@@ -191,7 +191,7 @@ public final class Outbox: Sendable {
     /// - Returns: The number of messages and dead letters.
     /// - Throws: ``OutboxError``: `diskFull`, `storageFailed`, `closed`.
     @discardableResult
-    public func removeOtherAccounts() async throws(OutboxError) -> Int { try await self.core.removeOtherAccounts() }
+    public func removeOtherAccounts() async throws(OutboxError) -> Int { try await self.runner.removeOtherAccounts() }
 
     // MARK: What happens
 
@@ -201,17 +201,17 @@ public final class Outbox: Sendable {
     /// for await snapshot in outbox.snapshots where snapshot.count == 0 { break }
     /// ```
     public var snapshots: OutboxSnapshots {
-        OutboxSnapshots(changes: self.core.observers.makeChanges(), core: self.core)
+        OutboxSnapshots(changes: self.runner.observers.makeChanges(), runner: self.runner)
     }
 
     /// A new stream of events, from now on, which keeps the latest 256 for its reader and ends with the outbox.
-    public var events: AsyncStream<OutboxEvent> { self.core.observers.makeEvents() }
+    public var events: AsyncStream<OutboxEvent> { self.runner.observers.makeEvents() }
 
     // MARK: The end
 
     /// Cancels the attempts in flight, whose messages stay on disk, and closes the file, which another outbox may then
     /// open.
-    public func close() async { await self.core.close() }
+    public func close() async { await self.runner.close() }
 }
 
 /// The sequence of an outbox's states.
@@ -220,19 +220,19 @@ public struct OutboxSnapshots: AsyncSequence, Sendable {
     public typealias Failure = Never
 
     let changes: AsyncStream<Void>
-    let core: OutboxCore
+    let runner: OutboxRunner
 
     public func makeAsyncIterator() -> AsyncIterator {
-        AsyncIterator(changes: self.changes.makeAsyncIterator(), core: self.core)
+        AsyncIterator(changes: self.changes.makeAsyncIterator(), runner: self.runner)
     }
 
     public struct AsyncIterator: AsyncIteratorProtocol {
         var changes: AsyncStream<Void>.Iterator
-        let core: OutboxCore
+        let runner: OutboxRunner
 
         public mutating func next() async -> OutboxSnapshot? {
             // Made on demand, so that changes without a reader cost nothing.
-            await self.changes.next() == nil ? nil : self.core.snapshot
+            await self.changes.next() == nil ? nil : self.runner.snapshot
         }
     }
 }

@@ -34,7 +34,7 @@ struct OutboxMachine: Sendable {
         case bury(OutboxDeadLetter)
         /// Write the number of failed attempts to disk.
         case count(OutboxEntry.ID, attempts: Int)
-        case tell(OutboxEvent)
+        case report(OutboxEvent)
     }
 
     /// The bound that is reached.
@@ -132,7 +132,7 @@ struct OutboxMachine: Sendable {
     mutating func added(_ entry: OutboxEntry) -> [Action] {
         self.reservedCount -= 1
         self.insert(entry)
-        return [.tell(.enqueued(entry))]
+        return [.report(.enqueued(entry))]
     }
 
     /// Adds the messages on disk at the start, in order, even beyond the limits.
@@ -274,7 +274,7 @@ struct OutboxMachine: Sendable {
         case .unreadable(let error):
             // Another read may succeed, such as when the device is unlocked.
             _ = self.wait(entry.topic, now, false, &generator)
-            return [.tell(.storageFailed(error))]
+            return [.report(.storageFailed(error))]
         case .failed(let error, let verdict):
             if error.delivery != .notSent { entry.mayHaveBeenSent = true }
             self.entries[id] = entry
@@ -314,13 +314,13 @@ struct OutboxMachine: Sendable {
                 }
             }
             let delay = self.wait(entry.topic, now, error.delivery == .notSent, &generator)
-            return [.tell(.retrying(entry, error, after: delay))]
+            return [.report(.retrying(entry, error, after: delay))]
         }
     }
 
     private mutating func suspend(_ entry: OutboxEntry, _ error: SocketError) -> Action {
         self.topics[entry.topic]?.suspendedBy = entry.id
-        return .tell(.suspended(entry, error))
+        return .report(.suspended(entry, error))
     }
 
     private mutating func wait(
@@ -415,7 +415,7 @@ struct OutboxMachine: Sendable {
         // The first of several failures reports the error.
         guard self.undoneDue == nil else { return [] }
         self.undoneDue = now.uptime + Self.diskRetry
-        return [.tell(.storageFailed(error))]
+        return [.report(.storageFailed(error))]
     }
 
     // MARK: Looking at it

@@ -49,7 +49,7 @@ final class OutboxObservers: Sendable {
         return stream
     }
 
-    func tell(_ event: OutboxEvent) {
+    func report(_ event: OutboxEvent) {
         for continuation in self.state.withLockedValue({ Array($0.events.values) }) { continuation.yield(event) }
     }
 

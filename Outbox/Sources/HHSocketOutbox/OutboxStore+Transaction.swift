@@ -182,7 +182,7 @@ extension OutboxStore {
             switch action {
             case .remove(let entry, _): try self.remove(entry.id)
             case .bury(let letter): try self.bury(letter)
-            case .send, .count, .tell: break
+            case .send, .count, .report: break
             }
         }
 

@@ -32,7 +32,7 @@ private struct Rig {
     mutating func advance(by time: Duration) -> [String] {
         self.now.uptime = self.now.uptime + TimeAmount(time)
         self.now.date += Double(time.components.seconds)
-        return self.told([])
+        return self.reported([])
     }
 
     mutating func add(_ topic: String, bytes: Int = 100, timeToLive: Double? = nil) -> [String] {
@@ -48,12 +48,14 @@ private struct Rig {
             expires: timeToLive.map { self.now.date + $0 },
             mayHaveBeenSent: false
         )
-        return self.told(self.machine.added(entry).filter { if case .tell(.enqueued) = $0 { false } else { true } })
+        return self.reported(
+            self.machine.added(entry).filter { if case .report(.enqueued) = $0 { false } else { true } }
+        )
     }
 
     mutating func connected(_ isConnected: Bool) -> [String] {
         self.machine.connectivityChanged(isConnected)
-        return self.told([])
+        return self.reported([])
     }
 
     mutating func delivered(_ id: Int64) -> [String] {
@@ -72,23 +74,23 @@ private struct Rig {
     }
 
     mutating func finished(_ id: Int64, _ outcome: OutboxMachine.Outcome) -> [String] {
-        self.told(self.machine.finished(.init(rawValue: id), outcome, now: self.now, using: &self.generator))
+        self.reported(self.machine.finished(.init(rawValue: id), outcome, now: self.now, using: &self.generator))
     }
 
     mutating func withdraw(_ id: Int64) -> [String]? {
-        self.machine.withdraw(.init(rawValue: id)).map { self.told($0) }
+        self.machine.withdraw(.init(rawValue: id)).map { self.reported($0) }
     }
 
     mutating func resume(_ topic: String) -> [String] {
-        self.told(self.machine.resume(topic: topic))
+        self.reported(self.machine.resume(topic: topic))
     }
 
     /// Reports that an action on the disk has failed.
     mutating func diskFailed(_ action: OutboxMachine.Action) -> [String] {
-        self.told(self.machine.failed(action, OutboxError(.storageFailed, message: ""), now: self.now))
+        self.reported(self.machine.failed(action, OutboxError(.storageFailed, message: ""), now: self.now))
     }
 
-    mutating func told(_ actions: [OutboxMachine.Action]) -> [String] {
+    mutating func reported(_ actions: [OutboxMachine.Action]) -> [String] {
         (actions + self.machine.step(now: self.now)).compactMap { action in
             switch action {
             case .send(let entry):
@@ -100,9 +102,9 @@ private struct Rig {
             case .count(let id, let attempts):
                 self.counted[id.rawValue] = attempts
                 return nil
-            case .tell(.retrying(let entry, _, let delay)):
+            case .report(.retrying(let entry, _, let delay)):
                 return "retry \(entry.id) in \(delay)"
-            case .tell(let event):
+            case .report(let event):
                 return EventRecord.text(event)
             }
         }
@@ -262,7 +264,7 @@ private struct Rig {
             mayHaveBeenSent: true
         )
         rig.machine.load([entry])
-        #expect(rig.told([]) == ["send 7"])
+        #expect(rig.reported([]) == ["send 7"])
         #expect(rig.failed(7, .unknown, .answered) == ["bury, dead 7 exhausted"])
     }
 
@@ -352,7 +354,7 @@ private struct Rig {
 
     // MARK: Time to live
 
-    @Test func messagesExpireInEveryPlaceOfTheQueue() {
+    @Test func messagesExpireAtEveryPositionOfTheQueue() {
         var rig = Rig(isConnected: false)
         _ = rig.add("a", timeToLive: 100)
         _ = rig.add("a", timeToLive: 10)
@@ -455,7 +457,7 @@ private struct Rig {
             mayHaveBeenSent: false
         )
         entry.expires = nil
-        #expect(rig.told(rig.machine.resent(entry, deadLetterBytes: 600)) == ["enqueued 9", "send 9"])
+        #expect(rig.reported(rig.machine.resent(entry, deadLetterBytes: 600)) == ["enqueued 9", "send 9"])
         let snapshot = rig.machine.snapshot
         #expect((snapshot.bytes, snapshot.deadLetterCount, snapshot.deadLetterBytes) == (610, 0, 0))
         #expect(rig.machine.reserve(bytes: 391) == .bytes)
@@ -582,8 +584,8 @@ private struct Rig {
             var added: Int64 = 0
             var buried = 0
 
-            func take(_ told: [String], _ what: String) throws {
-                for text in told {
+            func take(_ reported: [String], _ what: String) throws {
+                for text in reported {
                     let words = text.split(separator: " ")
                     // The first number: "expired 5, perhaps sent", "retry 5 in 1.0 seconds".
                     guard let id = words.compactMap({ Int64($0.filter(\.isNumber)) }).first else { continue }
@@ -615,13 +617,13 @@ private struct Rig {
                     let life: Double? = Int.random(in: 0..<3, using: &generator) == 0 ? 20 : nil
                     topicOf[added + 1] = topic
                     waiting.insert(added + 1)
-                    let told = rig.add(topic, timeToLive: life)
-                    if told == ["full"] {
+                    let reported = rig.add(topic, timeToLive: life)
+                    if reported == ["full"] {
                         waiting.remove(added + 1)
                         try #require(waiting.count == 12, "seed \(seed): full with \(waiting.count)")
                     } else {
                         added += 1
-                        try take(told, "add")
+                        try take(reported, "add")
                     }
                 case 4, 5:
                     isConnected.toggle()
@@ -630,9 +632,9 @@ private struct Rig {
                     try take(rig.advance(by: .seconds(Int.random(in: 0...30, using: &generator))), "time")
                 case 7:
                     guard let id = waiting.sorted().randomElement(using: &generator) else { break }
-                    let told = rig.withdraw(id)
-                    try #require((told == nil) == inFlight.contains(id), "seed \(seed), withdraw \(id)")
-                    try take(told ?? [], "withdraw")
+                    let reported = rig.withdraw(id)
+                    try #require((reported == nil) == inFlight.contains(id), "seed \(seed), withdraw \(id)")
+                    try take(reported ?? [], "withdraw")
                 default:
                     guard let id = inFlight.sorted().randomElement(using: &generator) else { break }
                     switch Int.random(in: 0..<6, using: &generator) {

@@ -591,7 +591,7 @@ import Testing
         let transport = FakeTransport()
         var configuration = OutboxConfiguration()
         configuration.defaultTimeToLive = nil
-        let core = OutboxCore(
+        let runner = OutboxRunner(
             configuration,
             transport,
             writer,
@@ -599,12 +599,12 @@ import Testing
             loaded: contents
         )
         let texts = NIOLockedValueBox<[String]>([])
-        let events = core.observers.makeEvents()
+        let events = runner.observers.makeEvents()
         let reader = Task {
             for await event in events { texts.withLockedValue { $0.append(EventRecord.text(event)) } }
         }
-        core.start()
-        _ = try await core.enqueue(self.message("x"))
+        runner.start()
+        _ = try await runner.enqueue(self.message("x"))
         try await eventually("it is sent") { transport.sent == ["x"] }
         _ = try store.pragma("query_only = 1")
         try await transport.answer("x")
@@ -615,7 +615,7 @@ import Testing
         clock.advance(by: .seconds(5))
         try await eventually("its delivery") { texts.withLockedValue { $0.last } == "delivered 1" }
         #expect(texts.withLockedValue { $0 } == ["enqueued 1", "storage readOnly", "delivered 1"])
-        await core.close()
+        await runner.close()
         await reader.value
     }
 

@@ -9,7 +9,7 @@ struct ModuleNameCheck {
     private struct Owner {
         var fullName: String
         var file: FileDescriptor
-        var place: SourcePlace
+        var position: SourcePosition
     }
 
     private(set) var diagnostics: [Diagnostic] = []
@@ -35,7 +35,7 @@ struct ModuleNameCheck {
             declared += file.services.map { (context.names.service($0), $0.fullName, $0) }
         }
         for (name, fullName, element) in declared {
-            let owner = Owner(fullName: fullName, file: file, place: SourcePlace(element))
+            let owner = Owner(fullName: fullName, file: file, position: SourcePosition(element))
             guard let other = self.owners["\(namer.targetModule).\(name)"] else {
                 self.owners["\(namer.targetModule).\(name)"] = owner
                 continue
@@ -53,8 +53,8 @@ struct ModuleNameCheck {
         let (blamed, rest) = self.generated.contains(one.file.name) ? (one, other) : (other, one)
         self.diagnostics.append(
             Diagnostic(
-                at: blamed.place,
-                "\(blamed.fullName) becomes \(name) in Swift, as \(rest.fullName) does (\(rest.place)); another "
+                at: blamed.position,
+                "\(blamed.fullName) becomes \(name) in Swift, as \(rest.fullName) does (\(rest.position)); another "
                     + "package, or option swift_prefix, tells them apart"
             )
         )

@@ -48,7 +48,7 @@ final class AddressRacer: @unchecked Sendable {
         guard self.isWanted() else { return self.end(.failure(CancellationError())) }
         switch step {
         case .wait: break
-        case .end: self.end(.failure(SocketError.mostTelling(of: self.errors) ?? CancellationError()))
+        case .end: self.end(.failure(SocketError.mostInformative(of: self.errors) ?? CancellationError()))
         case .connect(let address):
             let nextStart = self.race.nextStart
             self.connect(address).whenComplete { self.ended($0) }

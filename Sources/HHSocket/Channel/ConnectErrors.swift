@@ -42,7 +42,7 @@ extension SocketError {
 
     /// Returns the most informative of the errors of several addresses: a refusal is more informative than a missing
     /// route. Nil if there are none.
-    static func mostTelling(of errors: [any Error]) -> (any Error)? {
+    static func mostInformative(of errors: [any Error]) -> (any Error)? {
         errors.first { self.classify($0, timeout: .zero).0 == .connectionRefused } ?? errors.last
     }
 
@@ -72,7 +72,7 @@ extension SocketError {
         case let error as IOError:
             return self.classify(error, isPath: isPath)
         case let error as NIOConnectionError:
-            if let cause = self.mostTelling(of: error.connectionErrors.map(\.error)) {
+            if let cause = self.mostInformative(of: error.connectionErrors.map(\.error)) {
                 return self.classify(cause, timeout: timeout)
             }
             if let cause = error.dnsAError ?? error.dnsAAAAError {

@@ -23,7 +23,7 @@ extension Dialer {
             }
         }
         let families = self.configuration.addressFamilies
-        guard !endpoint.isAddress, families != .any || !self.looksNamesUpItself else {
+        guard !endpoint.isAddress, families != .any || !self.resolvesNamesItself else {
             return self.connect(id, to: endpoint.host, endpoint.port, hasTLS: hasTLS)
         }
         return self.lookUp(for: id, endpoint.host, families).flatMap { addresses in
@@ -60,7 +60,7 @@ extension Dialer {
     }
 
     /// Whether connections find the addresses of a name themselves, and in parallel.
-    private var looksNamesUpItself: Bool {
+    private var resolvesNamesItself: Bool {
         #if canImport(NIOTransportServices)
         self.world == nil && NIOTSConnectionBootstrap(validatingGroup: self.eventLoop) != nil
         #else

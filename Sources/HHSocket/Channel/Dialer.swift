@@ -413,7 +413,7 @@ extension Dialer.Attempt {
 struct AttemptFailure: Error {
     /// The party at fault.
     enum Blame: Hashable, Sendable {
-        /// The server, or a proxy in front of it; or nobody can tell.
+        /// The server, or a proxy in front of it; or nobody knows.
         case server
         /// The DNS. Another server may be reachable.
         case network

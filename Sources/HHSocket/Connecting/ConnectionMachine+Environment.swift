@@ -137,8 +137,8 @@ extension ConnectionMachine {
             guard isSpread, !isOfUser, self.ready == nil || self.ready?.departure != nil else {
                 return self.startMaking(target: making.target, avoiding: making.avoided, now: now)
             }
-            // The attempts may be those of the old path. A client that tries is told of the change in the same moment
-            // as all others are, too.
+            // The attempts may be those of the old path. A client that tries is notified of the change at the same
+            // moment as all others are, too.
             let closed = self.abandonMaking()
             return closed + (self.isReady ? self.departSoon(now: now) : self.makeSoon(instead: self.change, now: now))
         }

@@ -95,7 +95,7 @@ extension ConnectionMachine {
 
     /// There is no progress on this connection, although it is alive: replaces it once a new one is ready. The current
     /// server is tried too, as the last one, since the path may be at fault.
-    mutating func leave(_ id: ConnectionID, now: NIODeadline) -> [Action] {
+    mutating func replace(_ id: ConnectionID, now: NIODeadline) -> [Action] {
         guard let ready = self.ready, ready.connection.id == id, ready.successor == nil, self.reasonToHold == nil
         else { return [] }
         guard ready.departure == nil else { return self.departSooner(now: now) }

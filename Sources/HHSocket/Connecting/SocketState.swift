@@ -5,7 +5,7 @@ import NIOCore
 public enum SocketState: Sendable {
     /// `connect()` was never called.
     case idle
-    /// The resolver is looking for servers.
+    /// The resolver is searching for servers.
     case resolving
     /// An attempt is in progress; `attempt` counts those since the last ready connection, from 1. While several race it
     /// is the latest.

@@ -30,7 +30,7 @@ package enum DriverRequest: Sendable {
     /// The server of this connection is shutting down: fails over once another connection is ready.
     case goAway(ConnectionID, GoAway, isAnnounced: Bool)
     /// There is no progress on this connection: replaces it, by one to the same server if there is no other.
-    case leave(ConnectionID)
+    case replace(ConnectionID)
     /// This connection has been of use: its back-off starts over, however short it was ready.
     case proved(ConnectionID)
     /// A draining connection has nothing left in flight.

@@ -210,8 +210,8 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
             }
         case .goAway(let id, let departure, let isAnnounced):
             self.apply(in: &turn) { $0.goAway(id, departure, isAnnounced: isAnnounced, now: $1) }
-        case .leave(let id):
-            self.apply(in: &turn) { $0.leave(id, now: $1) }
+        case .replace(let id):
+            self.apply(in: &turn) { $0.replace(id, now: $1) }
         case .proved(let id):
             self.apply(in: &turn) { $0.connectionIsProved(id, now: $1) }
         case .finishDraining(let id):
@@ -247,11 +247,11 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
     package func notConnected() -> SocketError {
         if case .held(let reason) = self.machine.phase, reason.code == .networkUnreachable { return reason }
         let last = self.machine.lastError
-        let place = (last?.endpoint ?? self.configuration.servers.first).map { " to \($0)" } ?? ""
+        let target = (last?.endpoint ?? self.configuration.servers.first).map { " to \($0)" } ?? ""
         let why = last.map { "; the last failure: \($0.message)" } ?? "; call connect() first"
         return SocketError(
             .notConnected,
-            message: "there is no connection\(place)\(why)",
+            message: "there is no connection\(target)\(why)",
             underlying: last,
             endpoint: last?.endpoint ?? self.configuration.servers.first
         )

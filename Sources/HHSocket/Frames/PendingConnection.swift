@@ -158,18 +158,18 @@ package final class PendingConnection: LinkReceiver, MadeLink, @unchecked Sendab
 
     package func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
         // Every end of the handshake gives the link another receiver, or none.
-        while batch.goesOn, self.link.receiver === self {
+        while batch.continues, self.link.receiver === self {
             var frame = ArrivedFrame()
             switch try batch.nextFrame(into: &frame) {
             case .nothing: return
-            case .sound: self.received(frame.owned(), in: &turn)
-            case .corrupt(let mismatch): self.received(corrupt: frame, mismatch)
-            case .malformed(let error): self.received(malformed: error)
+            case .sound: self.receivedFrame(frame.owned(), in: &turn)
+            case .corrupt(let mismatch): self.receivedCorrupt(frame, mismatch)
+            case .malformed(let error): self.receivedMalformed(error)
             }
         }
     }
 
-    private func received(_ frame: Frame, in turn: inout Turn) {
+    private func receivedFrame(_ frame: Frame, in turn: inout Turn) {
         guard self.rules.format.isControlType(frame.type) else { return self.deliver(frame, in: &turn) }
         if frame.type == FrameType.hello, frame.serial == FrameSerial.hello, self.awaitsHello {
             self.driver?.perform(.awaitHello(false), in: &turn)
@@ -203,7 +203,7 @@ package final class PendingConnection: LinkReceiver, MadeLink, @unchecked Sendab
 
     /// During the handshake it is ignored: the gate's time limit applies. No further answer to hello can arrive, and
     /// the meaning of a later one is not known.
-    private func received(corrupt frame: borrowing ArrivedFrame, _ mismatch: FrameDecoder.ChecksumMismatch) {
+    private func receivedCorrupt(_ frame: borrowing ArrivedFrame, _ mismatch: FrameDecoder.ChecksumMismatch) {
         guard frame.type == FrameType.hello else { return }
         let length = frame.length
         let error = SocketError(
@@ -218,7 +218,7 @@ package final class PendingConnection: LinkReceiver, MadeLink, @unchecked Sendab
     }
 
     /// Handled like a frame with a wrong checksum.
-    private func received(malformed error: FrameError) {
+    private func receivedMalformed(_ error: FrameError) {
         guard error.type == FrameType.hello else { return }
         let error = SocketError(
             .illegalFormat,

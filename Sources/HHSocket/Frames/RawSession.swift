@@ -69,7 +69,7 @@ final class RawSession: DriverHost, FrameHost, TurnHost, @unchecked Sendable {
         pending.link.receiver = connection
         let unread = pending.finish(in: &turn)
         _ = self.admitWriters(to: connection, in: &turn)
-        for frame in unread { self.received(frame, in: &turn) }
+        for frame in unread { self.receivedFrame(frame, in: &turn) }
     }
 
     private func lose(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {
@@ -173,15 +173,15 @@ final class RawSession: DriverHost, FrameHost, TurnHost, @unchecked Sendable {
         turn.callBack(.closure { body(delegate, socket) })
     }
 
-    func received(_ frame: Frame, in turn: inout Turn) {
+    func receivedFrame(_ frame: Frame, in turn: inout Turn) {
         self.deliver(frame, in: &turn) { $0.socket($1, didReceive: $2) }
     }
 
-    func received(corrupt frame: Frame, in turn: inout Turn) {
+    func receivedCorrupt(_ frame: Frame, in turn: inout Turn) {
         self.deliver(frame, in: &turn) { $0.socket($1, didReceiveCorrupt: $2) }
     }
 
-    func received(malformed error: FrameError, in turn: inout Turn) {
+    func receivedMalformed(_ error: FrameError, in turn: inout Turn) {
         self.notifyDelegate(in: &turn) { $0.socket($1, didReceiveMalformed: error) }
     }
 
@@ -258,7 +258,7 @@ final class RawConnection: LinkReceiver {
         self.session = session
         self.format = session.rules.format
         self.policy = session.rules.configuration.writePolicy
-        link.tellsOfRoom = true
+        link.reportsRoom = true
     }
 
     /// Whether a frame of this length on the wire stays within the high-water mark.
@@ -272,19 +272,19 @@ final class RawConnection: LinkReceiver {
     }
 
     func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
-        while batch.goesOn {
+        while batch.continues {
             var frame = ArrivedFrame()
             switch try batch.nextFrame(into: &frame) {
             case .nothing: return
-            case .sound: self.received(frame.lend(), in: &turn)
-            case .corrupt: self.session.received(corrupt: frame.lend(), in: &turn)
-            case .malformed(let error): self.session.received(malformed: error, in: &turn)
+            case .sound: self.receivedFrame(frame.lend(), in: &turn)
+            case .corrupt: self.session.receivedCorrupt(frame.lend(), in: &turn)
+            case .malformed(let error): self.session.receivedMalformed(error, in: &turn)
             }
         }
     }
 
-    private func received(_ frame: Frame, in turn: inout Turn) {
-        guard self.format.isControlType(frame.type) else { return self.session.received(frame, in: &turn) }
+    private func receivedFrame(_ frame: Frame, in turn: inout Turn) {
+        guard self.format.isControlType(frame.type) else { return self.session.receivedFrame(frame, in: &turn) }
         if self.format.isGoAway(frame) { self.session.receivedGoAway(frame, on: self.link.id, in: &turn) }
         if self.format.isServerPing(frame) { self.link.answer(ping: frame, self.format, in: &turn) }
     }

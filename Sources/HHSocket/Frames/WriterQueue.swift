@@ -52,7 +52,7 @@ struct WriterQueue {
         return true
     }
 
-    /// The one whose turn it is, if a frame of its length fits. The caller completes it.
+    /// The first one, if a frame of its length fits. The caller completes it.
     mutating func popFirst(where fits: (Int) -> Bool = { _ in true }) -> PendingWrite? {
         self.line.popFirst(where: fits, unless: { $0.isDone })
     }
@@ -62,7 +62,7 @@ struct WriterQueue {
         guard !write.isDone else { return }
         write.complete(.failure(PendingWrite.cancelled(write.frame)))
         guard write.length > 0 else { return }
-        self.line.leave(cost: write.length) { $0.isDone }
+        self.line.makeStub(cost: write.length) { $0.isDone }
     }
 
     /// Completes all of them with the same error.

@@ -14,24 +14,24 @@ public import NIOCore
 /// opening. There are never two connections at once. All methods may be called from any thread and in any state. When
 /// the last reference is released the connection is closed and the thread ends.
 public final class LineLink: ConnectionControl {
-    private let core: MessageLink<LineDialect>
+    private let link: MessageLink<LineDialect>
 
     public init(configuration: Configuration) {
-        self.core = MessageLink(LineDialect(configuration))
-        self.core.session.delegation.setOwner(self)
+        self.link = MessageLink(LineDialect(configuration))
+        self.link.session.delegation.setOwner(self)
     }
 
     deinit {
-        self.core.driver.invalidate()
+        self.link.driver.invalidate()
     }
 
-    public var _driver: ControlledDriver { ControlledDriver(self.core.driver) }
+    public var _driver: ControlledDriver { ControlledDriver(self.link.driver) }
 
     /// The delegate, which is notified of events, and of lines from the next connection on; held weakly. Set it before
     /// ``connect()``.
     public var delegate: (any LineLinkDelegate)? {
-        get { self.core.session.delegation.delegate }
-        set { self.core.session.delegation.setDelegate { [weak newValue] in newValue } }
+        get { self.link.session.delegation.delegate }
+        set { self.link.session.delegation.setDelegate { [weak newValue] in newValue } }
     }
 
     /// The lines that arrive on this link, over all its connections, as text; ``ReceivedLines/bytes``,
@@ -41,26 +41,26 @@ public final class LineLink: ConnectionControl {
     ///
     /// A line that is not UTF-8 is skipped, and reported by ``Event/unreadable(_:)``.
     public var lines: Lines {
-        Lines(inbox: self.core.session.inbox) { [weak core] error in
-            guard let core else { return }
-            core.driver.submit { _ in core.session.report(.unreadable(error)) }
+        Lines(inbox: self.link.session.inbox) { [weak link] error in
+            guard let link else { return }
+            link.driver.submit { _ in link.session.report(.unreadable(error)) }
         }
     }
 
     /// Ends ``lines`` once those that have arrived were read.
     package func finishLines() {
-        self.core.session.inbox.finish()
+        self.link.session.inbox.finish()
     }
 
     /// A new stream of events, from now on, which keeps the latest 256 for its reader and ends with the link.
-    public var events: AsyncStream<Event> { self.core.session.makeEvents() }
+    public var events: AsyncStream<Event> { self.link.session.makeEvents() }
 
     /// Passes lines to `handler` instead of ``lines``, from the next connection on.
     ///
     /// The handler runs on the socket's thread, which it must not block: the fastest way, for short handlers. Lines
     /// that it sends are flushed together at the end of the read.
     public func setLineHandler(_ handler: (@Sendable (Line) -> Void)?) {
-        self.core.session.setHandler(handler)
+        self.link.session.setHandler(handler)
     }
 
     // MARK: Sending
@@ -83,7 +83,7 @@ public final class LineLink: ConnectionControl {
 
     /// Sends a line of bytes as ``send(_:)-(String)`` sends text.
     public func send(_ bytes: ByteBuffer) async throws(SocketError) {
-        try await self.core.send { LineUnit(bytes, $0) }
+        try await self.link.send { LineUnit(bytes, $0) }
     }
 
     /// Sends a line like ``send(_:)-(String)``, without waiting.
@@ -101,11 +101,11 @@ public final class LineLink: ConnectionControl {
     ///   - bytes: The line, without a delimiter.
     ///   - completion: Called once, on the callback queue; nil for no notification.
     public func send(_ bytes: ByteBuffer, completion: (@Sendable (Result<Void, SocketError>) -> Void)?) {
-        self.core.send(completion: completion) { LineUnit(bytes, $0) }
+        self.link.send(completion: completion) { LineUnit(bytes, $0) }
     }
 
     /// Waits until the connection that ``disconnect()`` closes is closed; returns at once if there is none.
     public func waitUntilClosed() async {
-        await self.core.waitUntilClosed()
+        await self.link.waitUntilClosed()
     }
 }

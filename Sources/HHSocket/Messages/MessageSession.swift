@@ -53,7 +53,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
     package private(set) weak var driver: Driver?
     package private(set) var ready: Connection?
     /// Whether the server is going away, so that no new messages are sent to it.
-    private var isLeaving = false
+    private var isGoingAway = false
     private var waiting: WaitingLine<Unit>
     /// The connection that the user has closed, until it is closed, and the function that makes its event.
     private var parting: (peer: Peer, event: (Peer) -> Dialect.Event)?
@@ -168,7 +168,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
     package func connectionChanged(_ change: ConnectionChange, in turn: inout Turn) {
         switch change {
         case .goingAway:
-            self.isLeaving = true
+            self.isGoingAway = true
         case .lost(let id, let error):
             self.lose(id, error)
         case .reconnectDeferred:
@@ -191,7 +191,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
 
     private func becomeReady(_ connection: Connection, in turn: inout Turn) {
         self.ready = connection
-        self.isLeaving = false
+        self.isGoingAway = false
         self.isReconnectDeferred = false
         self.report(self.dialect.opened(connection.endpoint, connection.agreement))
         self.dialect.restore(on: connection.peer, in: &turn)
@@ -262,7 +262,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
             unit.outcome?.complete(.failure(refusal))
             return
         }
-        if let ready = self.ready, !self.isLeaving, self.waiting.isEmpty, ready.peer.link.phase == .open {
+        if let ready = self.ready, !self.isGoingAway, self.waiting.isEmpty, ready.peer.link.phase == .open {
             guard !self.refuses(unit, on: ready.peer) else { return }
             let (cost, link) = (unit.payload.readableBytes, ready.peer.link)
             let limit = self.configuration.maximumQueuedBytes
@@ -300,7 +300,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
     }
 
     private func sendWaiting(in turn: inout Turn) {
-        guard let ready = self.ready, !self.isLeaving else { return }
+        guard let ready = self.ready, !self.isGoingAway else { return }
         // A closing connection accepts nothing; waiting messages are sent after the next opening.
         while ready.peer.link.phase == .open, let unit = self.popWaiting() {
             guard !self.refuses(unit, on: ready.peer), !ready.peer.send(unit, in: &turn) else { continue }
@@ -316,7 +316,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
         guard !outcome.hasBegun else { return }
         if let cost = outcome.waitingCost.take() {
             // It makes room at once.
-            self.waiting.leave(cost: cost, where: Self.isStub)
+            self.waiting.makeStub(cost: cost, where: Self.isStub)
         }
         outcome.complete(.failure(error))
     }

@@ -17,7 +17,7 @@ final class NetlinkWatcher: PathWatcher, @unchecked Sendable {
     private let queue: DispatchQueue
     private let report: @Sendable (NetworkPath) -> Void
     private var source: (any DispatchSourceRead)?
-    private var look: DispatchWorkItem?
+    private var check: DispatchWorkItem?
 
     init(queue: DispatchQueue, report: @escaping @Sendable (NetworkPath) -> Void) {
         self.queue = queue
@@ -37,8 +37,8 @@ final class NetlinkWatcher: PathWatcher, @unchecked Sendable {
     }
 
     func cancel() {
-        self.look?.cancel()
-        self.look = nil
+        self.check?.cancel()
+        self.check = nil
         self.source?.cancel()
         self.source = nil
     }
@@ -49,13 +49,13 @@ final class NetlinkWatcher: PathWatcher, @unchecked Sendable {
             self.cancel()
             return self.report(NetworkPath(isReachable: true))
         }
-        guard changes > 0, self.look == nil, self.source != nil else { return }
-        let look = DispatchWorkItem { [weak self] in
-            self?.look = nil
+        guard changes > 0, self.check == nil, self.source != nil else { return }
+        let check = DispatchWorkItem { [weak self] in
+            self?.check = nil
             self?.takeSnapshot()
         }
-        self.look = look
-        self.queue.asyncAfter(deadline: .now() + Self.settlingTime, execute: look)
+        self.check = check
+        self.queue.asyncAfter(deadline: .now() + Self.settlingTime, execute: check)
     }
 
     private func takeSnapshot() {

@@ -34,7 +34,7 @@ public final class SystemNetworkMonitor: NetworkMonitor, @unchecked Sendable {
         let id = UUID()
         self.queue.async { self.join(id, continuation) }
         continuation.onTermination = { _ in
-            self.queue.async { self.leave(id) }
+            self.queue.async { self.remove(id) }
         }
         return stream
     }
@@ -48,7 +48,7 @@ public final class SystemNetworkMonitor: NetworkMonitor, @unchecked Sendable {
         self.watcher = self.watching(self.queue) { [weak self] path in self?.take(path, of: watch) }
     }
 
-    private func leave(_ id: UUID) {
+    private func remove(_ id: UUID) {
         self.observers[id] = nil
         guard self.observers.isEmpty else { return }
         self.watcher?.cancel()

@@ -18,7 +18,7 @@ struct ResponseCacheTable: ~Copyable, Sendable {
     private(set) var cost = 0
     /// The number of answers that were evicted for others.
     private(set) var evictions = 0
-    private var places: [ResponseKey: SlotKey] = [:]
+    private var slots: [ResponseKey: SlotKey] = [:]
     /// The entries in the order of use.
     private var entries = SlotList<Entry>()
 
@@ -26,13 +26,13 @@ struct ResponseCacheTable: ~Copyable, Sendable {
         self.maximumCost = max(0, maximumCost)
     }
 
-    var count: Int { self.places.count }
+    var count: Int { self.slots.count }
 
     /// Returns the answer kept for this key, and notes its use.
     mutating func response(for key: ResponseKey) -> StoredResponse? {
-        guard let place = self.places[key] else { return nil }
-        self.entries.moveToEnd(place)
-        return self.entries[place]?.response
+        guard let slot = self.slots[key] else { return nil }
+        self.entries.moveToEnd(slot)
+        return self.entries[slot]?.response
     }
 
     /// Keeps an answer in place of the one before, unless it is too large.
@@ -44,27 +44,27 @@ struct ResponseCacheTable: ~Copyable, Sendable {
             self.remove(entry.key)
             self.evictions += 1
         }
-        self.places[key] = self.entries.append(Entry(key: key, response: response, cost: cost))
+        self.slots[key] = self.entries.append(Entry(key: key, response: response, cost: cost))
         self.cost += cost
     }
 
     mutating func remove(_ removal: ResponseRemoval) {
         switch removal.scope {
         case .all:
-            self.places.removeAll()
+            self.slots.removeAll()
             self.entries = SlotList()
             self.cost = 0
         case .key(let key):
             self.remove(key)
         case .type, .owner:
-            for (key, place) in self.places {
-                if let entry = self.entries[place], removal.covers(key, entry.response) { self.remove(key) }
+            for (key, slot) in self.slots {
+                if let entry = self.entries[slot], removal.covers(key, entry.response) { self.remove(key) }
             }
         }
     }
 
     private mutating func remove(_ key: ResponseKey) {
-        guard let place = self.places.removeValue(forKey: key), let entry = self.entries.remove(place) else { return }
+        guard let slot = self.slots.removeValue(forKey: key), let entry = self.entries.remove(slot) else { return }
         self.cost -= entry.cost
     }
 }

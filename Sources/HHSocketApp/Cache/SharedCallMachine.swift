@@ -4,8 +4,8 @@ import NIOCore
 
 /// The decisions of a cache: which callers are answered from it, which share a call, and which answers are kept.
 ///
-/// A caller that may share is looked up first, together with all others that ask for the same in the meantime. A miss
-/// joins the call in flight for its key, or begins one, so there is one lookup and one call for a key at a time.
+/// A caller that may share is searched for first, together with all others that ask for the same in the meantime. A
+/// miss joins the call in flight for its key, or begins one, so there is one search and one call for a key at a time.
 /// Clearing separates generations: callers from before and after share neither calls nor results, and the answers of
 /// the former are not kept.
 ///
@@ -24,7 +24,7 @@ struct SharedCallMachine {
     /// A caller's request.
     struct Asking: Sendable {
         var request: SocketRequest
-        /// The key in the cache; nil if nothing is looked up, kept or shared.
+        /// The key in the cache; nil if nothing is searched for, kept or shared.
         var key: ResponseKey?
         /// The transport that makes the call. Only callers with the same transport share one.
         var transport: any APITransport
@@ -41,8 +41,8 @@ struct SharedCallMachine {
     }
 
     enum StoreOperation: Sendable {
-        /// A lookup, whose result must be reported to ``found(_:by:at:into:)``.
-        case lookUp(UInt64, ResponseKey)
+        /// A search, whose result must be reported to ``found(_:by:at:into:)``.
+        case find(UInt64, ResponseKey)
         case store(ResponseKey, StoredResponse)
         case remove(ResponseRemoval)
     }
@@ -68,14 +68,14 @@ struct SharedCallMachine {
         var released: [Asking] = []
     }
 
-    /// The unit of lookups, calls and sharing.
+    /// The unit of searches, calls and sharing.
     private struct Slot: Hashable {
         var key: ResponseKey
         var transport: ObjectIdentifier
     }
 
-    private enum Place: Equatable {
-        case lookup(UInt64)
+    private enum Stage: Equatable {
+        case search(UInt64)
         /// Waits for this call's answer.
         case call(UInt64)
         /// Waits for this call to end, and then begins its own.
@@ -87,13 +87,13 @@ struct SharedCallMachine {
         /// The rank of the caller. Callers are answered in the order in which they asked.
         var order: UInt64
         var deadline: NIODeadline
-        var place: Place
+        var stage: Stage
     }
 
-    private struct Lookup {
+    private struct Search {
         var slot: Slot
         var callers: Set<Caller> = []
-        /// The removals during the lookup, which does not find the answers that they cover.
+        /// The removals during the search, which does not find the answers that they cover.
         var cleared: [ResponseRemoval] = []
         /// Whether the answers for these callers were cleared after they asked.
         var isCleared = false
@@ -108,7 +108,7 @@ struct SharedCallMachine {
         /// The kept answer, if its revision was sent to the server and it has not been cleared since.
         var revalidated: StoredResponse?
         /// Whether the revision of the kept answer was sent to the server.
-        var tellsRevision = false
+        var sendsRevision = false
         /// Whether the answers for these callers were cleared after they asked. The call's answer is not kept then.
         var isCleared: Bool
         /// The time at which the call itself times out.
@@ -121,10 +121,10 @@ struct SharedCallMachine {
     let maximumCallers: Int
     private(set) var statistics = ResponseCache.Statistics()
     private var waiters: [Caller: Waiter] = [:]
-    private var lookups: [UInt64: Lookup] = [:]
+    private var searches: [UInt64: Search] = [:]
     private var calls: [UInt64: Call] = [:]
-    /// The lookups, and below the calls, that further callers may join.
-    private var openLookups: [Slot: UInt64] = [:]
+    /// The searches, and below the calls, that further callers may join.
+    private var openSearches: [Slot: UInt64] = [:]
     private var openCalls: [Slot: UInt64] = [:]
     private var alarms = AlarmHeap<NIODeadline, Caller>()
     private var lastNumber: UInt64 = 0
@@ -143,7 +143,7 @@ struct SharedCallMachine {
 
     var callerCount: Int { self.waiters.count }
     var callCount: Int { self.calls.count }
-    var lookupCount: Int { self.lookups.count }
+    var searchCount: Int { self.searches.count }
     func isRunning(_ call: UInt64) -> Bool { self.calls[call] != nil }
 
     /// The time at which ``timePassed(_:into:)`` must be called next; nil if it need not be.
@@ -173,25 +173,25 @@ struct SharedCallMachine {
         }
         let slot = Slot(key: key, transport: ObjectIdentifier(asking.transport))
         let number: UInt64
-        if let open = self.openLookups[slot] {
+        if let open = self.openSearches[slot] {
             number = open
         } else {
             number = self.nextNumber()
-            self.lookups[number] = Lookup(slot: slot)
-            self.openLookups[slot] = number
-            actions.store.append(.lookUp(number, key))
+            self.searches[number] = Search(slot: slot)
+            self.openSearches[slot] = number
+            actions.store.append(.find(number, key))
         }
-        self.lookups[number]?.callers.insert(caller)
-        self.waiters[caller]?.place = .lookup(number)
+        self.searches[number]?.callers.insert(caller)
+        self.waiters[caller]?.stage = .search(number)
     }
 
-    /// Adds a waiter, whose place the calling function must set.
+    /// Adds a waiter, whose stage the calling function must set.
     private mutating func enter(_ caller: Caller, _ asking: Asking, at now: APIClock.Moment) {
         assert(self.waiters[caller] == nil, "a caller asks once")
         let timeout = now.time.advanced(clamping: TimeAmount(clamping: asking.timeout))
         let deadline = min(timeout, asking.request.deadline ?? .distantFuture)
         let order = self.nextNumber()
-        self.waiters[caller] = Waiter(asking: asking, order: order, deadline: deadline, place: .call(0))
+        self.waiters[caller] = Waiter(asking: asking, order: order, deadline: deadline, stage: .call(0))
         self.alarms.insert(deadline, caller)
         // The alarms of completed callers are still in the heap.
         if self.alarms.isCrowded(owners: self.waiters.count) {
@@ -200,21 +200,21 @@ struct SharedCallMachine {
         }
     }
 
-    /// Handles the result of a lookup.
+    /// Handles the result of a search.
     mutating func found(
         _ stored: StoredResponse?,
         by number: UInt64,
         at now: APIClock.Moment,
         into actions: inout Actions
     ) {
-        guard let lookup = self.lookups.removeValue(forKey: number) else { return }
-        if self.openLookups[lookup.slot] == number { self.openLookups[lookup.slot] = nil }
+        guard let search = self.searches.removeValue(forKey: number) else { return }
+        if self.openSearches[search.slot] == number { self.openSearches[search.slot] = nil }
         let stored = stored.flatMap { stored in
-            lookup.cleared.contains { $0.covers(lookup.slot.key, stored) } ? nil : stored
+            search.cleared.contains { $0.covers(search.slot.key, stored) } ? nil : stored
         }
         let age = stored?.age(at: now.date)
         var asking: [Caller] = []
-        for caller in self.inOrder(lookup.callers) {
+        for caller in self.inOrder(search.callers) {
             guard let waiter = self.waiters[caller] else { continue }
             guard let stored, let source = Self.source(age, for: waiter.asking) else {
                 self.statistics.misses += 1
@@ -231,7 +231,7 @@ struct SharedCallMachine {
             }
         }
         let calls = self.statistics.calls
-        self.call(lookup.slot, for: asking, revalidating: stored, isCleared: lookup.isCleared, at: now, into: &actions)
+        self.call(search.slot, for: asking, revalidating: stored, isCleared: search.isCleared, at: now, into: &actions)
         let begun = self.statistics.calls - calls
         self.statistics.coalesced += max(0, asking.filter { !$0.isRefresh }.count - begun)
     }
@@ -269,11 +269,11 @@ struct SharedCallMachine {
             guard let asking = self.waiters[caller]?.asking else { continue }
             if asking.policy == .reloading {
                 self.calls[open]?.next.insert(caller)
-                self.waiters[caller]?.place = .next(open)
+                self.waiters[caller]?.stage = .next(open)
             } else {
                 self.calls[open]?.callers.insert(caller)
                 self.calls[open]?.owners.insert(asking.owner)
-                self.waiters[caller]?.place = .call(open)
+                self.waiters[caller]?.stage = .call(open)
             }
         }
     }
@@ -293,7 +293,7 @@ struct SharedCallMachine {
             guard let waiter = self.waiters[caller] else { continue }
             call.endsAt = max(call.endsAt, waiter.deadline)
             call.owners.insert(waiter.asking.owner)
-            self.waiters[caller]?.place = .call(number)
+            self.waiters[caller]?.stage = .call(number)
         }
         var request = first.asking.request
         request.timeout = Duration(max(.zero, call.endsAt - now.time))
@@ -303,7 +303,7 @@ struct SharedCallMachine {
             // A revision that the request itself states is kept.
             if let revision = stored?.revision, request.metadata[StoredResponse.revisionName] == nil {
                 request.metadata[StoredResponse.revisionName] = revision
-                call.tellsRevision = true
+                call.sendsRevision = true
                 call.revalidated = stored
             }
         }
@@ -330,7 +330,7 @@ struct SharedCallMachine {
                 at: now,
                 into: &actions
             )
-        case .failure(let error) where call.tellsRevision && error.code == .notModified:
+        case .failure(let error) where call.sendsRevision && error.code == .notModified:
             self.statistics.revalidations += 1
             guard var renewed = call.revalidated?.response else {
                 // The kept answer has been cleared since, so it must be fetched again.
@@ -346,7 +346,7 @@ struct SharedCallMachine {
                 into: &actions
             )
         case .failure(let error)
-        where call.tellsRevision && (error.code == .featureNotAgreed || error.code == .invalidArgument):
+        where call.sendsRevision && (error.code == .featureNotAgreed || error.code == .invalidArgument):
             // Its connection has no metadata, or the request has no room for more.
             self.again(call, for: call.callers, at: now, into: &actions)
         case .failure(let error) where error.code == .timeout || error.code == .deadlineExceeded:
@@ -437,7 +437,7 @@ struct SharedCallMachine {
                 message: "the call of type \(waiter.asking.request.type) was cancelled",
                 delivery: self.delivery(of: waiter)
             )
-            self.leave(caller, because: error, at: now, into: &actions)
+            self.giveUp(caller, because: error, at: now, into: &actions)
         }
     }
 
@@ -456,22 +456,22 @@ struct SharedCallMachine {
                 self.alarms.insert(due, alarm.key)
                 continue
             }
-            self.leave(alarm.key, because: self.timedOut(waiter), at: now, into: &actions)
+            self.giveUp(alarm.key, because: self.timedOut(waiter), at: now, into: &actions)
         }
     }
 
     /// The time at which a caller times out. If its call times out no later, the caller waits a little longer, since
     /// the call reports the timeout itself, with a better reason.
     private func due(_ waiter: Waiter) -> NIODeadline {
-        guard case .call(let number) = waiter.place, let call = self.calls[number], call.endsAt <= waiter.deadline
+        guard case .call(let number) = waiter.stage, let call = self.calls[number], call.endsAt <= waiter.deadline
         else { return waiter.deadline }
         return waiter.deadline.advanced(clamping: TimeAmount(clamping: Self.grace))
     }
 
     private func timedOut(_ waiter: Waiter) -> SocketError {
         let what =
-            switch waiter.place {
-            case .lookup: "the cache's store did not answer"
+            switch waiter.stage {
+            case .search: "the cache's store did not answer"
             case .call: "no answer to the call that it shares with others, which wait longer,"
             case .next: "another call for the same was in flight, which had to end before this one began,"
             }
@@ -483,21 +483,21 @@ struct SharedCallMachine {
     }
 
     private func delivery(of waiter: Waiter) -> SocketError.Delivery {
-        if case .call = waiter.place { .sentUnknown } else { .notSent }
+        if case .call = waiter.stage { .sentUnknown } else { .notSent }
     }
 
     /// Completes a caller before its answer has arrived. Cancels its call if no other caller waits for it.
-    private mutating func leave(
+    private mutating func giveUp(
         _ caller: Caller,
         because error: SocketError,
         at now: APIClock.Moment,
         into actions: inout Actions
     ) {
-        guard let place = self.waiters[caller]?.place else { return }
+        guard let stage = self.waiters[caller]?.stage else { return }
         self.complete(caller, with: .failure(error), into: &actions)
-        switch place {
-        case .lookup(let number):
-            self.lookups[number]?.callers.remove(caller)
+        switch stage {
+        case .search(let number):
+            self.searches[number]?.callers.remove(caller)
         case .next(let number):
             self.calls[number]?.next.remove(caller)
         case .call(let number):
@@ -513,12 +513,12 @@ struct SharedCallMachine {
     /// Drops the answers that `removal` covers, kept ones and those of calls in flight.
     mutating func remove(_ removal: ResponseRemoval, into actions: inout Actions) {
         actions.store.append(.remove(removal))
-        for (number, lookup) in self.lookups {
-            self.lookups[number]?.cleared.append(removal)
-            let owners = Set(lookup.callers.compactMap { self.waiters[$0]?.asking.owner })
-            guard Self.covers(removal, lookup.slot, ownedBy: owners) else { continue }
-            self.lookups[number]?.isCleared = true
-            if self.openLookups[lookup.slot] == number { self.openLookups[lookup.slot] = nil }
+        for (number, search) in self.searches {
+            self.searches[number]?.cleared.append(removal)
+            let owners = Set(search.callers.compactMap { self.waiters[$0]?.asking.owner })
+            guard Self.covers(removal, search.slot, ownedBy: owners) else { continue }
+            self.searches[number]?.isCleared = true
+            if self.openSearches[search.slot] == number { self.openSearches[search.slot] = nil }
         }
         for (number, call) in self.calls {
             guard let slot = call.slot, Self.covers(removal, slot, ownedBy: call.owners) else { continue }

@@ -12,7 +12,7 @@ final class SharedCalls: Sendable {
 
     fileprivate enum Operation: Sendable {
         case machine(Machine.StoreOperation)
-        case tell(CheckedContinuation<Void, Never>)
+        case resume(CheckedContinuation<Void, Never>)
     }
 
     fileprivate struct State {
@@ -86,7 +86,7 @@ final class SharedCalls: Sendable {
     func flush() async {
         await withCheckedContinuation { continuation in
             let mustPump = self.state.withLockedValue { state in
-                state.operations.append(.tell(continuation))
+                state.operations.append(.resume(continuation))
                 return state.beginsPumping()
             }
             if mustPump { self.pump() }
@@ -154,9 +154,9 @@ final class SharedCalls: Sendable {
         Task {
             while let operation = self.nextOperation() {
                 switch operation {
-                case .tell(let continuation):
+                case .resume(let continuation):
                     continuation.resume()
-                case .machine(.lookUp(let number, let key)):
+                case .machine(.find(let number, let key)):
                     let stored = await self.store.response(for: key)
                     self.update { state, now, actions in
                         state.machine.found(stored, by: number, at: now, into: &actions)

@@ -11,7 +11,7 @@ extension SocketTaskGroup {
     public func run() async -> Outcome {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                self.core.whenComplete { continuation.resume(returning: $0) }
+                self.runner.whenComplete { continuation.resume(returning: $0) }
                 self.resume()
             }
         } onCancel: {
@@ -74,7 +74,7 @@ public func withSocketTaskGroup<Value: Sendable>(
     _ body: (SocketTaskGroup) async throws -> Value
 ) async throws -> Value {
     let group = SocketTaskGroup(on: .socketThread)
-    group.core.hold()
+    group.runner.hold()
     group.resume()
     let result: Result<Value, any Error> = await withTaskCancellationHandler {
         do {
@@ -86,7 +86,7 @@ public func withSocketTaskGroup<Value: Sendable>(
     } onCancel: {
         group.cancel()
     }
-    group.core.letGo()
+    group.runner.letGo()
     await group.run()
     return try result.get()
 }

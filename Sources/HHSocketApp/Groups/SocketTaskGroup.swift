@@ -62,7 +62,7 @@ public final class SocketTaskGroup: Sendable {
         public var error: any Error
     }
 
-    let core: TaskGroupCore
+    let runner: TaskGroupRunner
     /// The largest weight; larger values count as this one.
     private static let maximumWeight = Int(clamping: Int64(1) << 32)
 
@@ -75,11 +75,11 @@ public final class SocketTaskGroup: Sendable {
         on callbackQueue: CallbackQueue = .default,
         completionHandler: @escaping @Sendable (Outcome) -> Void = { _ in }
     ) {
-        self.core = TaskGroupCore(callbackQueue, completionHandler)
+        self.runner = TaskGroupRunner(callbackQueue, completionHandler)
     }
 
     deinit {
-        self.core.release()
+        self.runner.release()
     }
 
     // MARK: Members
@@ -130,7 +130,7 @@ public final class SocketTaskGroup: Sendable {
         _ make: (_ end: @escaping @Sendable ((any Error)?) -> Void) -> Member
     ) -> Member {
         // Bounded so that no sum of weights overflows.
-        self.core.add(weight: min(max(0, weight), Self.maximumWeight), make)
+        self.runner.add(weight: min(max(0, weight), Self.maximumWeight), make)
     }
 
     /// Adds another group, which is resumed and cancelled with this one. It has ended when its own completion handler
@@ -142,7 +142,7 @@ public final class SocketTaskGroup: Sendable {
     public func add(_ group: SocketTaskGroup, weight: Int = 1) {
         precondition(group !== self, "a task group cannot be a member of itself: it would wait for its own end")
         self.add(weight: weight) { end in
-            group.core.whenComplete { outcome in
+            group.runner.whenComplete { outcome in
                 end(outcome.isCancelled || !outcome.failures.isEmpty ? outcome : nil)
             }
             return group
@@ -152,13 +152,13 @@ public final class SocketTaskGroup: Sendable {
     // MARK: Life
 
     /// Starts all members, in the order in which they were added. Does nothing unless the group is suspended.
-    public func resume() { self.core.resume() }
+    public func resume() { self.runner.resume() }
 
     /// Cancels all members, in the order in which they were added. Does nothing once all have ended.
-    public func cancel() { self.core.cancel() }
+    public func cancel() { self.runner.cancel() }
 
     public var state: State {
-        switch self.core.phase {
+        switch self.runner.phase {
         case .suspended, .released: .suspended
         case .running: .running
         case .canceling: .canceling
@@ -167,19 +167,19 @@ public final class SocketTaskGroup: Sendable {
     }
 
     /// The result of the group, once the completion handler has returned.
-    public var outcome: Outcome? { self.core.outcome }
+    public var outcome: Outcome? { self.runner.outcome }
 
     // MARK: Progress
 
     /// The number of members that have been added.
-    public var memberCount: Int { self.core.memberCount }
+    public var memberCount: Int { self.runner.memberCount }
 
     /// The number of members that have ended.
-    public var completedCount: Int { self.core.completedCount }
+    public var completedCount: Int { self.runner.completedCount }
 
     /// The progress of the whole group, from 0 to 1: that of its members, by their weights. It falls when members are
     /// added, or a call is sent again.
-    public var fractionCompleted: Double { self.core.fractionCompleted }
+    public var fractionCompleted: Double { self.runner.fractionCompleted }
 
     /// The progress as an object for user interfaces: the weights of the members that have ended, and one more for the
     /// completion. Cancelling it cancels the group.
@@ -187,7 +187,7 @@ public final class SocketTaskGroup: Sendable {
     /// It changes on the queue of the completion handler, and is finished when the handler is called. Where
     /// Foundation's `Progress` may not be used by several threads, as on Linux, read it on that queue.
     public var progress: Progress {
-        self.core.progress { [weak core] in core?.cancel() }
+        self.runner.progress { [weak runner] in runner?.cancel() }
     }
 }
 

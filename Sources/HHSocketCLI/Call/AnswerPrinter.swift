@@ -24,7 +24,7 @@ struct AnswerPrinter {
         self.metadata = metadata
     }
 
-    mutating func print(_ outcome: CallOutcome) throws(StandardOutput.Failure) {
+    mutating func print(_ outcome: MeasuredOutcome) throws(StandardOutput.Failure) {
         if !self.json {
             self.printMetrics(outcome)
             self.printMetadata(outcome)
@@ -95,11 +95,11 @@ struct AnswerPrinter {
         }
     }
 
-    private func printMetrics(_ outcome: CallOutcome) {
+    private func printMetrics(_ outcome: MeasuredOutcome) {
         if self.metrics, let metrics = outcome.metrics { StandardError.line(MetricsPrinter.text(metrics)) }
     }
 
-    private func printMetadata(_ outcome: CallOutcome) {
+    private func printMetadata(_ outcome: MeasuredOutcome) {
         guard self.metadata else { return }
         for (name, value) in outcome.metadata.sorted(by: { $0.key < $1.key }) {
             StandardError.line("metadata \(name.escaped): \(value.escaped)")
@@ -119,7 +119,7 @@ struct AnswerPrinter {
         serial: UInt32,
         status: Status,
         server: Endpoint?,
-        _ outcome: CallOutcome
+        _ outcome: MeasuredOutcome
     ) throws(StandardOutput.Failure) {
         guard self.json else { return try StandardOutput.write(body) }
         var object = self.object(serial: serial, type, status, after: outcome.duration, from: server)

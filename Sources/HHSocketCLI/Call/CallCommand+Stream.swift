@@ -64,7 +64,7 @@ extension CallCommand {
         request.timeout = self.timeout
         if let deadline = self.hello.deadline { request.deadline = .now() + TimeAmount(deadline) }
         let input = ItemInput(selected.map { (name: $0.method.request, codec: $0.codec) })
-        let call = StreamCall(client: client, request: request, kind: kind, input: kind.clientStreams ? input : nil)
+        let call = StreamedCall(client: client, request: request, kind: kind, input: kind.clientStreams ? input : nil)
         let interruption = Self.interruption(signals) { call.cancel() }
         defer { interruption.cancel() }
         let outcome = try await call.run { (item) throws(StandardOutput.Failure) in try printer.print(item) }
@@ -83,7 +83,7 @@ extension CallCommand {
     }
 }
 
-extension CallOutcome {
+extension MeasuredOutcome {
     /// Whether it is an answer with status 200 and nothing in it.
     fileprivate var hasEmptyAnswer: Bool {
         if case .success(let response) = self.result { response.body.readableBytes == 0 } else { false }

@@ -5,7 +5,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 
 /// The outcome of one call.
-struct CallOutcome: Sendable {
+struct MeasuredOutcome: Sendable {
     var result: Result<SocketResponse, SocketError>
     /// The time from its start to its end.
     var duration: Duration
@@ -38,8 +38,8 @@ final class CallSequence: Sendable {
     private let count: Int
     private let inFlight: Int
     private let state = NIOLockedValueBox(State())
-    private let outcomes: AsyncStream<CallOutcome>
-    private let continuation: AsyncStream<CallOutcome>.Continuation
+    private let outcomes: AsyncStream<MeasuredOutcome>
+    private let continuation: AsyncStream<MeasuredOutcome>.Continuation
 
     init(
         client: SocketClient,
@@ -65,7 +65,7 @@ final class CallSequence: Sendable {
     /// - Returns: Whether every call was made and answered with status 200.
     /// - Throws: The error of `report`.
     func run(
-        _ report: (CallOutcome) throws(StandardOutput.Failure) -> Void
+        _ report: (MeasuredOutcome) throws(StandardOutput.Failure) -> Void
     ) async throws(StandardOutput.Failure) -> Bool {
         self.client.connect()
         var outcomes = self.outcomes.makeAsyncIterator()
@@ -117,7 +117,7 @@ final class CallSequence: Sendable {
                 return made
             }
             if let task { state.withLockedValue { _ = $0.running.removeValue(forKey: task.taskIdentifier) } }
-            continuation.yield(CallOutcome(result: result, duration: duration, metrics: task?.metrics))
+            continuation.yield(MeasuredOutcome(result: result, duration: duration, metrics: task?.metrics))
         }
         made.withLockedValue { $0 = task }
         let starts = self.state.withLockedValue { state in

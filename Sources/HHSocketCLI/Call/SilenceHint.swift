@@ -13,7 +13,7 @@ struct SilenceHint {
     }
 
     /// Adds the outcome of a call.
-    mutating func note(_ outcome: CallOutcome) {
+    mutating func note(_ outcome: MeasuredOutcome) {
         switch outcome.result {
         case .success: self.sawAnswer = true
         case .failure(let error):

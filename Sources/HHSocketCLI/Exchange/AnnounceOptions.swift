@@ -41,7 +41,7 @@ struct AnnounceOptions: ParsableArguments {
         guard isAnnounced, !hasInputFailed.withLockedValue({ $0 }) else { throw ExitCode.failure }
     }
 
-    /// Prints the lines that announce a server, which goes on even if that fails. A failure is reported on stderr.
+    /// Prints the lines that announce a server, which continues even if that fails. A failure is reported on stderr.
     ///
     /// - Returns: Whether they were printed, or nobody reads them.
     static func announce(_ lines: String) -> Bool {

@@ -21,7 +21,7 @@ final class LineEchoServer: Sendable {
 
     /// - Returns: The address at which it listens.
     /// - Throws: ``SocketError`` with code `bindFailed` or `hostNotFound`.
-    func start(_ place: Endpoint) async throws(SocketError) -> Endpoint {
+    func start(_ endpoint: Endpoint) async throws(SocketError) -> Endpoint {
         do {
             let listener = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
                 .serverChannelOption(.backlog, value: 1_024)
@@ -34,13 +34,13 @@ final class LineEchoServer: Sendable {
                         self.add(channel)
                     }
                 }
-                .bind(host: place.host, port: place.port)
+                .bind(host: endpoint.host, port: endpoint.port)
                 .get()
             self.state.withLockedValue { $0.listener = listener }
             let address = listener.localAddress
-            return Endpoint(host: address?.ipAddress ?? place.host, port: address?.port ?? place.port)
+            return Endpoint(host: address?.ipAddress ?? endpoint.host, port: address?.port ?? endpoint.port)
         } catch {
-            throw SocketError.cannotListen(on: place, error)
+            throw SocketError.cannotListen(on: endpoint, error)
         }
     }
 

@@ -57,7 +57,7 @@ struct ProtoOptions: ParsableArguments {
         do throws(Input.Failure) {
             input = try Input.open(path: file)
         } catch {
-            // protoc also looks for the file in its folders.
+            // protoc also searches for the file in its folders.
             guard DescriptorSet.isNamed(file) else { return nil }
             throw ProtoError("\(error).")
         }

@@ -66,7 +66,7 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
             let watching = Task { () -> SocketError? in
                 var reason: SocketError?
                 for await event in events {
-                    Self.tell(event)
+                    Self.report(event)
                     guard case .connection(.gaveUp(let error)) = event else { continue }
                     // The subscription would wait for another attempt.
                     reason = error
@@ -143,7 +143,7 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
     }
 
     /// Reports a connection that was lost while another one is made.
-    private static func tell(_ event: STOMPClient.Event) {
+    private static func report(_ event: STOMPClient.Event) {
         guard case .closed(let error?) = event, error.code != .brokerError else { return }
         StandardError.report(error)
     }

@@ -31,7 +31,7 @@ struct WebSocketCommand: AsyncParsableCommand {
     var echo = false
 
     @Option(help: .value("name:value", "A header field of the opening request. May be given several times."))
-    var header: [HeaderField] = []
+    var header: [HeaderOption] = []
 
     @Option(help: .value("name", "Offer this subprotocol. May be given several times."))
     var subprotocol: [String] = []
@@ -110,7 +110,7 @@ extension WebSocketCompression {
 }
 
 /// `NAME:VALUE`
-struct HeaderField: ExpressibleByArgument, Sendable {
+struct HeaderOption: ExpressibleByArgument, Sendable {
     var name: String
     var value: String
 

@@ -64,7 +64,11 @@ package struct FrameLanguage: LinkLanguage {
         return nil
     }
 
-    package mutating func next(of outgoing: inout Outgoing<Frame>, limit: Int, into bytes: inout SendBytes) -> Piece {
+    package mutating func nextPiece(
+        of outgoing: inout Outgoing<Frame>,
+        limit: Int,
+        into bytes: inout SendBytes
+    ) -> Piece {
         let payload = outgoing.unit.payload
         if self.encoder.usesCodec {
             var whole = ByteBuffer()
@@ -87,7 +91,7 @@ package struct FrameLanguage: LinkLanguage {
 extension Batch where Language == FrameLanguage {
     /// Whether the receiver may continue, without checking the language.
     @inline(__always)
-    package var goesOn: Bool { self.withLink { $0.hot.goesOn } }
+    package var continues: Bool { self.withLink { $0.hot.continues } }
 
     /// Whether there may be a valid header: there are bytes, and they begin with a frame, not with the rest of one.
     package var mayHaveSoundHeader: Bool { self.withLink { $0.hot.language.decoder.mayHaveSoundHeader } }
@@ -96,7 +100,7 @@ extension Batch where Language == FrameLanguage {
     /// format, and not a control frame; ``takePayload(of:)`` returns its payload. Nil is inconclusive: fall back to
     /// ``next(into:)`` if the receiver may continue.
     package mutating func soundApplicationHeader() -> FrameHeader? {
-        guard self.withLink({ $0.hot.goesOn && $0.hot.language.decoder.hasInput }) else { return nil }
+        guard self.withLink({ $0.hot.continues && $0.hot.language.decoder.hasInput }) else { return nil }
         let bytes = self.bytesOfNextFrame
         return self.withLink {
             $0.hot.language.decoder.soundHeader(in: bytes) { $0.type > FrameType.control.upperBound }
@@ -107,7 +111,9 @@ extension Batch where Language == FrameLanguage {
     /// serials, and if its answer is sent with this turn's flush, as ``Link/canSendOnFastPath(length:)`` determines,
     /// apart from the answer's length and the format.
     package mutating func soundHeader(ofType type: UInt32, in serials: ClosedRange<UInt32>) -> FrameHeader? {
-        guard self.withLink({ $0.hot.goesOn && $0.hot.canSend && $0.hot.language.decoder.hasInput }) else { return nil }
+        guard self.withLink({ $0.hot.continues && $0.hot.canSend && $0.hot.language.decoder.hasInput }) else {
+            return nil
+        }
         let bytes = self.bytesOfNextFrame
         return self.withLink {
             $0.hot.language.decoder.soundHeader(in: bytes) { $0.type == type && serials.contains($0.serial) }
@@ -125,7 +131,7 @@ extension Batch where Language == FrameLanguage {
             if let input = self.input, input.number == number, end <= input.end {
                 return UnsafeRawBufferPointer(start: input.base + start, count: end - start)
             }
-            guard let input = self.withLink({ LookedUpInput($0.hot.language.decoder.input, number: number) }) else {
+            guard let input = self.withLink({ LocatedInput($0.hot.language.decoder.input, number: number) }) else {
                 return UnsafeRawBufferPointer(start: nil, count: 0)
             }
             self.input = input

@@ -2,7 +2,7 @@
 import HHSocketMessage
 import NIOCore
 
-/// The metadata before a body and its compression, if hello agreed on them. The flags in the frame's type tell which of
+/// The metadata before a body and its compression, if hello agreed on them. The flags in the frame's type say which of
 /// them are used; with neither, the payload is the body.
 package struct Envelope: Hashable, Sendable {
     /// The largest size of metadata, in bytes.

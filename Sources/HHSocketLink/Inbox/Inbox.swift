@@ -163,7 +163,7 @@ package final class Inbox<Element: InboxElement>: Sendable {
         @inlinable var isEmpty: Bool { self.elements.isEmpty && !self.hasRests }
 
         @inlinable
-        func cost(of element: Element) -> Int { self.countsBytes ? element.memory + Inbox.placeCost : 0 }
+        func cost(of element: Element) -> Int { self.countsBytes ? element.memory + Inbox.slotCost : 0 }
 
         @inlinable
         func cost(of elements: Deque<Element>) -> Int {
@@ -314,7 +314,7 @@ package final class Inbox<Element: InboxElement>: Sendable {
     @usableFromInline static var manyElements: Int { 1_024 }
     /// The memory of an element that waits, beside its bytes: its place in a growing queue, and the header of its
     /// allocation.
-    @usableFromInline static var placeCost: Int { 128 }
+    @usableFromInline static var slotCost: Int { 128 }
 
     @usableFromInline let state: NIOLockedValueBox<State>
     @usableFromInline let endsWithTask: Bool
@@ -434,7 +434,7 @@ package final class Inbox<Element: InboxElement>: Sendable {
             var element = element
             element.detach(isOneOfMany: isLast)
             let cost = state.cost(of: element)
-            guard !isLast || self.hasPlace(forLast: cost, state) else { return true }
+            guard !isLast || self.admitsLast(cost, state) else { return true }
             state.append(element, cost: cost, &outcome)
             return state.isFull
         }
@@ -445,7 +445,7 @@ package final class Inbox<Element: InboxElement>: Sendable {
 
     /// Whether an element of an ending connection may wait. The peer cannot be closed to free its memory any more, so
     /// it must not fill the account.
-    private func hasPlace(forLast cost: Int, _ state: borrowing State) -> Bool {
+    private func admitsLast(_ cost: Int, _ state: borrowing State) -> Bool {
         state.bytes < Self.maximumLastBytes && state.elements.count < Self.maximumLastCount
             && self.account?.hasRoom(forLast: cost) ?? true
     }

@@ -62,7 +62,7 @@ package struct LineLanguage: LinkLanguage {
         return nil
     }
 
-    package mutating func next(
+    package mutating func nextPiece(
         of outgoing: inout Outgoing<LineUnit>,
         limit: Int,
         into bytes: inout SendBytes

@@ -11,7 +11,7 @@ package final class LinePeer: MessagePeer {
     private let delivery: MessageDelivery<ReceivedLine>
     /// Receives the units whose sending has not begun.
     private let ended: ([LineUnit]) -> Void
-    package let leaving: LeavingMessages<LineLanguage>
+    package let begun: BegunMessages<LineLanguage>
 
     package init(
         _ link: Link<LineLanguage>,
@@ -23,14 +23,14 @@ package final class LinePeer: MessagePeer {
         self.endpoint = endpoint
         self.delivery = delivery
         self.ended = ended
-        self.leaving = LeavingMessages(link)
+        self.begun = BegunMessages(link)
     }
 
     package func received(_ batch: inout Batch<LineLanguage>, in turn: inout Turn) throws(LinkError) {
-        let isLast = !self.link.mayLeaveUnits
-        var isFull = (self.link.hasLeftUnits || isLast) && self.delivery.isFull
-        while batch.goesOn {
-            if isFull, self.link.leaveRest(of: self.delivery, isFull: true) || self.keepsRest { return }
+        let isLast = !self.link.mayDeferUnits
+        var isFull = (self.link.hasDeferredUnits || isLast) && self.delivery.isFull
+        while batch.continues {
+            if isFull, self.link.deferRest(of: self.delivery, isFull: true) || self.keepsRest { return }
             guard let bytes = try batch.next() else { return }
             isFull = self.delivery.deliver(
                 ReceivedLine(bytes: bytes),
@@ -77,7 +77,7 @@ package final class LinePeer: MessagePeer {
     }
 
     package func linkEnded(returning units: [LineUnit], in turn: inout Turn) {
-        self.leaving.fail()
+        self.begun.fail()
         self.ended(units)
         if case .inbox(let inbox) = self.delivery {
             inbox.append(rest: LineRest(decoder: self.link.hot.language.decoder))

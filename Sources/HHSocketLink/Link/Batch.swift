@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// The bytes of a read, looked up once for all the frames in them, since each lookup costs a checked access.
+/// The bytes of a read, located once for all the frames in them, since each access is checked.
 ///
 /// The buffer is retained, and a retained buffer is not changed: whatever the decoder does to its own, this memory
 /// stays valid.
-struct LookedUpInput {
+struct LocatedInput {
     private let buffer: ByteBuffer
     /// The address of index 0 of the buffer. Valid as long as `buffer`, which is never changed, keeps its storage.
     let base: UnsafeRawPointer
@@ -33,20 +33,20 @@ package struct Batch<Language: LinkLanguage>: ~Copyable {
     var count = 0
     /// The number of units that may be pulled by ``next()`` before the link checks the duration of the turn. Receivers
     /// that pull frames by the fast paths check it themselves, by ``Link/endTurnInTime(_:)``.
-    private var unitsToLook: Int
-    /// The received bytes, once a frame was looked for.
-    var input: LookedUpInput?
+    private var unitsToCheck: Int
+    /// The received bytes, once a frame was requested.
+    var input: LocatedInput?
 
     init(_ link: Link<Language>) {
         self.unmanagedLink = Unmanaged.passUnretained(link)
-        self.unitsToLook = link.settings.sharesTurns ? Self.unitsBetweenLooks : .max
+        self.unitsToCheck = link.settings.sharesTurns ? Self.unitsBetweenChecks : .max
     }
 
     /// The number of units after which the duration of the turn is checked, which reads the clock.
-    private static var unitsBetweenLooks: Int { 32 }
+    private static var unitsBetweenChecks: Int { 32 }
 
     /// Whether the receiver has pulled as many units as it may before the duration of the turn is checked.
-    var isUsedUp: Bool { self.unitsToLook == 0 }
+    var isUsedUp: Bool { self.unitsToCheck == 0 }
 
     @inline(__always)
     func withLink<T>(_ body: (Link<Language>) -> T) -> T {
@@ -55,15 +55,15 @@ package struct Batch<Language: LinkLanguage>: ~Copyable {
 
     /// Whether the receiver may continue: the link is open, and neither must sent units be flushed first nor the
     /// duration of the turn be checked. Units that are not pulled are offered again, with the next batch.
-    package var goesOn: Bool { !self.isUsedUp && self.withLink { $0.hot.goesOn } }
+    package var continues: Bool { !self.isUsedUp && self.withLink { $0.hot.continues } }
 
     /// The next unit; nil if more bytes are needed, or if the receiver may not continue.
     ///
     /// - Throws: ``LinkError`` if the bytes are invalid.
     package mutating func next() throws(LinkError) -> Language.Incoming? {
-        guard self.goesOn, let unit = try self.nextUnit() else { return nil }
+        guard self.continues, let unit = try self.nextUnit() else { return nil }
         self.count += 1
-        self.unitsToLook -= 1
+        self.unitsToCheck -= 1
         return unit
     }
 

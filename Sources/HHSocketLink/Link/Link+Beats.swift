@@ -84,8 +84,8 @@ extension Link {
         self.removeTimers()
         guard self.hot.phase == .open else { return }
         var deadline = self.hot.beating.beats?.nextTick(now: turn.now) ?? .distantFuture
-        if let window = self.settings.writeStallTimeout, let look = self.hot.stall.watch.nextLook(within: window) {
-            deadline = min(deadline, look)
+        if let window = self.settings.writeStallTimeout, let check = self.hot.stall.watch.nextCheck(within: window) {
+            deadline = min(deadline, check)
         }
         guard deadline < .distantFuture else { return }
         self.timer = self.loop.setTimer(deadline) { self.timerFired(in: &$0) }

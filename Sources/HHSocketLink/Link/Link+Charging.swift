@@ -34,7 +34,7 @@ extension Link {
     /// Charges the memory that is held now.
     package func settleNow() {
         guard self.hot.charge.isOn else { return }
-        self.lookAtChannel()
+        self.checkChannel()
         self.settle()
     }
 
@@ -54,11 +54,11 @@ extension Link {
     // Inlined where the language is known: the generic version would look it up at run time.
     @inline(__always)
     func settleAfterFlush() {
-        if self.hot.channelIsUnknown { self.lookAtChannel() }
+        if self.hot.channelIsUnknown { self.checkChannel() }
         self.settle()
     }
 
-    private func lookAtChannel() { self.hot.channelHolds(self.channelBytes) }
+    private func checkChannel() { self.hot.channelHolds(self.channelBytes) }
 
     /// Ends the charging when the channel is closed.
     func endCharge() {
@@ -102,10 +102,10 @@ extension Link.Hot {
 
     /// Returns a body as it is handed to the channel, which may keep it for long.
     @inline(__always)
-    mutating func leaving(_ body: ByteBuffer) -> ByteBuffer {
+    mutating func bodyForChannel(_ body: ByteBuffer) -> ByteBuffer {
         guard self.charge.isOn else { return body }
         let isSlow = self.charge.channelBytes > 0 || !self.isWritable
-        return self.charge.pinned.leaving(body, isSlow: isSlow, bytesSent: self.traffic.bytesSent)
+        return self.charge.pinned.bodyForChannel(body, isSlow: isSlow, bytesSent: self.traffic.bytesSent)
     }
 
     /// The memory that is held, as far as it is known.

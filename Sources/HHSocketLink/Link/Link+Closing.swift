@@ -39,7 +39,7 @@ extension Link {
         if let time { self.closeChannel(in: time, in: &turn) }
         self.parting.reason = reason
         self.touch(in: &turn)
-        self.goOnReading(in: &turn)
+        self.resumeReading(in: &turn)
         // The peer's end follows everything that it has sent.
         if self.hot.reading.isSuspended || self.hot.reading.hasLeft { self.setAutoRead(true) }
         self.releaseRead()

@@ -106,7 +106,7 @@ extension Link {
             }
             self.hot.traffic.framesReceived += batch.count
             if self.hot.phase == .ended || self.hot.discards { return }
-            if batch.isUsedUp, self.goOn(in: &turn) { continue }
+            if batch.isUsedUp, self.continueReading(in: &turn) { continue }
             // Deferred units are offered again once the receiver's output has been flushed.
             if self.hot.receiverCount == receiverCount, !self.hot.mustFlush || self.hot.isFlushing { return }
         }
@@ -115,7 +115,7 @@ extension Link {
     @inline(__always)
     private func finishReading(in turn: inout Turn) {
         guard self.hot.phase != .ended else { return }
-        if self.hot.tellsOfReads || self.hot.hasUnfinished { self.receiver?.finishedReading(in: &turn) }
+        if self.hot.reportsReads || self.hot.hasUnfinished { self.receiver?.finishedReading(in: &turn) }
         if self.hot.language.unfinishedBytes >= LinkChannel.longUnitBytes { self.readSlowly(in: &turn) }
         // The memory is charged once everything possible has been sent.
         self.touch(in: &turn)
@@ -130,7 +130,7 @@ extension Link {
     @discardableResult
     package func yield(in turn: inout Turn) -> Bool {
         guard self.beginYielding() else { return self.hot.reading.isYielding }
-        self.yieldTimer = self.loop.afterOtherChannels(in: &turn) { self.goOnAfterYielding(in: &$0) }
+        self.yieldTimer = self.loop.afterOtherChannels(in: &turn) { self.resumeAfterYielding(in: &$0) }
         return true
     }
 
@@ -151,7 +151,7 @@ extension Link {
     /// if they have taken long enough.
     ///
     /// - Returns: Whether there may be more units.
-    private func goOn(in turn: inout Turn) -> Bool {
+    private func continueReading(in turn: inout Turn) -> Bool {
         guard !self.hot.reading.hasLeft else { return false }
         // Within a flush they run when it is over.
         if !self.hot.isFlushing, self.loop.runHandlersBetweenUnits(in: &turn) {
@@ -165,14 +165,14 @@ extension Link {
     /// Yields unless the connection ends, and there is no later turn.
     ///
     /// - Returns: Whether there is one.
-    package func leaveWork(in turn: inout Turn) -> Bool { self.mayLeaveUnits && self.yield(in: &turn) }
+    package func deferWork(in turn: inout Turn) -> Bool { self.mayDeferUnits && self.yield(in: &turn) }
 
     /// Reads nothing from the network while memory is short, but once after ``LinkChannel/pausesInLongUnits`` pauses.
     private func readSlowly(after pauses: Int = 0, in turn: inout Turn) {
         self.settle()  // The account decides by what it knows, and the turn's end is too late.
-        guard self.phase == .open, !self.hasLeftUnits, pauses < LinkChannel.pausesInLongUnits,
+        guard self.phase == .open, !self.hasDeferredUnits, pauses < LinkChannel.pausesInLongUnits,
             let time = self.hot.charge.account?.pauseInLongUnits, pauses > 0 || self.beginYielding()
-        else { return pauses > 0 ? self.goOnAfterYielding(in: &turn) : () }
+        else { return pauses > 0 ? self.resumeAfterYielding(in: &turn) : () }
         self.yieldTimer = self.loop.pause(for: time) { self.readSlowly(after: pauses + 1, in: &$0) }
     }
 
@@ -188,7 +188,7 @@ extension Link {
         self.loop.linkYields(isYielding)
     }
 
-    private func goOnAfterYielding(in turn: inout Turn) {
+    private func resumeAfterYielding(in turn: inout Turn) {
         guard self.hot.reading.isYielding else { return }
         self.setYielding(false)
         guard self.hot.phase != .ended else { return }
@@ -225,7 +225,7 @@ extension Link {
     /// Discards received bytes from now on, and in this turn those that are here.
     package func discardIncoming(in turn: inout Turn) {
         self.hot.discards = true
-        // The receiver may have looked at a unit that it has yet to take.
+        // The receiver may have examined a unit that it has yet to take.
         turn.after { _ in
             self.hot.language.dropInput()
             self.settle()
@@ -238,23 +238,23 @@ extension Link {
     // MARK: Left units
 
     /// Whether the receiver may defer units: the connection exists, and continues.
-    package var mayLeaveUnits: Bool {
+    package var mayDeferUnits: Bool {
         self.hot.phase == .open && !self.hot.reading.inputIsClosed && !self.hot.reading.isLast
     }
 
     /// Whether the receiver has deferred units.
-    package var hasLeftUnits: Bool { self.hot.reading.hasLeft }
+    package var hasDeferredUnits: Bool { self.hot.reading.hasLeft }
 
     /// Defers units, which stay in the language, since a few compressed bytes may expand to many. Until the receiver
-    /// takes them, by ``takeLeftUnits(in:)``, nothing more is read.
-    package func leaveUnits() {
+    /// takes them, by ``takeDeferredUnits(in:)``, nothing more is read.
+    package func deferUnits() {
         guard !self.hot.reading.hasLeft else { return }
         self.hot.reading.hasLeft = true
         self.setAutoRead(false)
     }
 
     /// Offers the receiver the units that it has deferred.
-    package func takeLeftUnits(in turn: inout Turn) {
+    package func takeDeferredUnits(in turn: inout Turn) {
         guard self.hot.reading.hasLeft, self.hot.phase != .ended else { return }
         self.hot.reading.hasLeft = false
         self.offerWhatIsHere(in: &turn)
@@ -273,8 +273,8 @@ extension Link {
     func takeLastUnits(in turn: inout Turn) {
         guard self.hot.reading.hasLeft || self.hot.reading.isYielding else { return }
         self.hot.reading.isLast = true
-        self.goOnAfterYielding(in: &turn)
-        self.takeLeftUnits(in: &turn)
+        self.resumeAfterYielding(in: &turn)
+        self.takeDeferredUnits(in: &turn)
     }
 
     // MARK: Holding
@@ -316,7 +316,7 @@ extension Link {
     }
 
     /// Continues with bytes that were received before, since output has been sent.
-    func goOnReading(in turn: inout Turn) {
+    func resumeReading(in turn: inout Turn) {
         if self.hot.reading.isPaused, self.hot.isWritable, self.hot.phase != .ended {
             self.hot.reading.isPaused = false
             self.deliver(in: &turn)

@@ -92,21 +92,21 @@ extension Link: TurnLink {
         self.hot.isFlushing = true
         repeat {
             self.drain(context, in: &turn)
-        } while self.hot.phase == .open && self.mustTellOfRoom && self.receiver?.hasRoom(in: &turn) ?? false
+        } while self.hot.phase == .open && self.mustReportRoom && self.receiver?.hasRoom(in: &turn) ?? false
         self.hot.isFlushing = false
         if self.hot.charge.isOn { self.settleAfterFlush() }
         self.noteBlocked(context, in: &turn)
         guard self.hot.phase == .closing else { return }
-        if self.hot.tellsOfRoom { self.receiver?.hasLeft(in: &turn) }
+        if self.hot.reportsRoom { self.receiver?.hasLeft(in: &turn) }
         self.closeOutputIfDone(context, in: &turn)
     }
 
-    private var mustTellOfRoom: Bool {
+    private var mustReportRoom: Bool {
         let sent = self.hot.traffic.bytesSent
         guard
-            self.hot.tellsOfRoom || !self.hot.isWritable || sent - self.hot.toldOfRoom >= self.settings.tellsOfRoomAfter
+            self.hot.reportsRoom || !self.hot.isWritable || sent - self.hot.lastRoom >= self.settings.reportsRoomAfter
         else { return false }
-        self.hot.toldOfRoom = sent
+        self.hot.lastRoom = sent
         return true
     }
 
@@ -158,7 +158,7 @@ extension Link: TurnLink {
         self.hot.unitsBegun = 0
         // Writing may lead back here, to ``channelWritabilityChanged(context:)``.
         while let bytes = self.hot.out.bytes.popFirst() {
-            self.write(self.hot.leaving(bytes), context)
+            self.write(self.hot.bodyForChannel(bytes), context)
         }
     }
 
@@ -180,7 +180,7 @@ extension Link: TurnLink {
         guard self.hot.isWritable else { return }
         self.hot.stall.stop()
         self.flush(in: &turn)
-        self.goOnReading(in: &turn)
+        self.resumeReading(in: &turn)
     }
 
     /// Causes ``LinkReceiver/hasRoom(in:)`` to be called once the system has accepted the channel's bytes, although the

@@ -33,11 +33,11 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
         /// Whether the link flushes when the system has accepted the channel's bytes.
         var awaitsWritten = false
         /// Whether the receiver is notified when everything that could be sent has been flushed.
-        var tellsOfRoom = false
+        var reportsRoom = false
         /// The number of bytes sent by the time the receiver was last notified of room.
-        var toldOfRoom = 0
+        var lastRoom = 0
         /// Whether the receiver is notified at the end of each read.
-        var tellsOfReads = false
+        var reportsReads = false
         /// Whether received bytes are discarded.
         var discards = false
         var charge = Charge()
@@ -77,7 +77,7 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
 
         /// Whether more may be received now.
         @inline(__always)
-        var goesOn: Bool {
+        var continues: Bool {
             mutating get { self.phase != .ended && !self.mustFlush && !self.discards && !self.reading.isYielding }
         }
 
@@ -190,17 +190,17 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
     }
 
     /// Whether ``LinkReceiver/hasRoom(in:)`` is called after each flush, and not only if the peer does not read or as
-    /// often as ``LinkSettings/tellsOfRoomAfter`` determines; false at first.
-    package var tellsOfRoom: Bool {
-        get { self.hot.tellsOfRoom }
-        set { self.hot.tellsOfRoom = newValue }
+    /// often as ``LinkSettings/reportsRoomAfter`` determines; false at first.
+    package var reportsRoom: Bool {
+        get { self.hot.reportsRoom }
+        set { self.hot.reportsRoom = newValue }
     }
 
     /// Whether ``LinkReceiver/finishedReading(in:)`` is called after each read, and not only if a unit is incomplete;
     /// false at first.
-    package var tellsOfReads: Bool {
-        get { self.hot.tellsOfReads }
-        set { self.hot.tellsOfReads = newValue }
+    package var reportsReads: Bool {
+        get { self.hot.reportsReads }
+        set { self.hot.reportsReads = newValue }
     }
 
     /// The channel's context, until it is closed.

@@ -38,7 +38,7 @@ package protocol LinkLanguage: Sendable {
     /// - Returns: The part that remains to be written; nil if all has been.
     mutating func begin(_ unit: consuming Unit, into bytes: inout SendBytes) -> Outgoing<Unit>?
     /// Writes the next piece of a unit, of `limit` bytes at most.
-    mutating func next(of outgoing: inout Outgoing<Unit>, limit: Int, into bytes: inout SendBytes) -> Piece
+    mutating func nextPiece(of outgoing: inout Outgoing<Unit>, limit: Int, into bytes: inout SendBytes) -> Piece
 
     /// Writes the unit at the end of a connection.
     mutating func close(_ reason: CloseReason, into bytes: inout SendBytes) -> Closing

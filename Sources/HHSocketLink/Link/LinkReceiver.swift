@@ -10,16 +10,16 @@ package protocol LinkReceiver<Language>: AnyObject {
     ///
     /// - Throws: ``LinkError`` if the bytes are invalid, which ends the link.
     func received(_ batch: inout Batch<Language>, in turn: inout Turn) throws(LinkError)
-    /// Everything available has been read, and either a unit is incomplete or ``Link/tellsOfReads`` is set.
+    /// Everything available has been read, and either a unit is incomplete or ``Link/reportsReads`` is set.
     func finishedReading(in turn: inout Turn)
     /// A waiting unit is about to be sent. Returning false drops it, because it is no longer needed.
     func unitWillBeSent(_ unit: Language.Unit, in turn: inout Turn) -> Bool
     /// A piece of a unit has been sent.
     func unitProgressed(_ outgoing: Outgoing<Language.Unit>, in turn: inout Turn)
-    /// Everything that could be sent has been flushed for now, if ``Link/tellsOfRoom`` is set. Returns whether more was
+    /// Everything that could be sent has been flushed for now, if ``Link/reportsRoom`` is set. Returns whether more was
     /// sent.
     func hasRoom(in turn: inout Turn) -> Bool
-    /// Everything that a closing link could send has been flushed for now, if ``Link/tellsOfRoom`` is set.
+    /// Everything that a closing link could send has been flushed for now, if ``Link/reportsRoom`` is set.
     func hasLeft(in turn: inout Turn)
     /// The link ends with `end`. Returns its cause, which the peer may have sent before.
     func explain(_ end: LinkEnd) -> LinkEnd

@@ -22,7 +22,7 @@ package struct LinkSettings<Unit>: Sendable {
     package var gathersPieces = false
     /// The number of bytes sent after which the receiver is notified of room, whether or not it waits for it; unlimited
     /// by default.
-    package var tellsOfRoomAfter = Int.max
+    package var reportsRoomAfter = Int.max
     /// The size of the pieces of a large unit, 64 KiB.
     package var pieceLength = Frame.unslicedLength
     /// The time within which a closing link must send queued units; nil for no limit.

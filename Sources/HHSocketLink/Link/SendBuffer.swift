@@ -3,7 +3,7 @@
 /// far as its channel accepts more.
 ///
 /// Units are encoded when their sending begins. A unit that is sent piece by piece continues until a boundary, where
-/// units of a higher priority go first, and those of the same priority take turns with it.
+/// units of a higher priority go first, and those of the same priority alternate with it.
 package struct SendBuffer<Language: LinkLanguage> {
     private enum Waiting {
         case unit(Language.Unit, cost: Int)
@@ -94,7 +94,7 @@ package struct SendBuffer<Language: LinkLanguage> {
 
     /// A waiting unit is sent or taken away.
     @inline(__always)
-    private mutating func leaves(_ unit: Language.Unit, cost: Int) {
+    private mutating func noLongerWaits(_ unit: Language.Unit, cost: Int) {
         self.waitingUnitBytes -= cost
         guard self.shared.bytes > 0 else { return }
         let payload = Language.payload(of: unit)
@@ -129,7 +129,7 @@ package struct SendBuffer<Language: LinkLanguage> {
         if self.mayInterrupt, let priority = self.waiting.firstPriority,
             case .unit(let unit, let cost)? = self.waiting.popFirst()
         {
-            self.leaves(unit, cost: cost)
+            self.noLongerWaits(unit, cost: cost)
             return .unit(unit, priority)
         }
         if let current = self.current.take() {
@@ -140,7 +140,7 @@ package struct SendBuffer<Language: LinkLanguage> {
         guard let priority = self.waiting.firstPriority, let next = self.waiting.popFirst() else { return .nothing }
         switch next {
         case .unit(let unit, let cost):
-            self.leaves(unit, cost: cost)
+            self.noLongerWaits(unit, cost: cost)
             return .unit(unit, priority)
         case .outgoing(let outgoing, let cost):
             self.waitingUnitBytes -= cost - outgoing.sent
@@ -164,7 +164,7 @@ package struct SendBuffer<Language: LinkLanguage> {
         limit: Int
     ) -> Outgoing<Language.Unit> {
         var outgoing = begun
-        let piece = language.next(of: &outgoing, limit: limit, into: &self.bytes)
+        let piece = language.nextPiece(of: &outgoing, limit: limit, into: &self.bytes)
         self.isInterruptible = piece == .interruptible
         switch piece {
         case .more, .interruptible:
@@ -185,7 +185,7 @@ package struct SendBuffer<Language: LinkLanguage> {
         while let priority = self.waiting.firstPriority, let next = self.waiting.popFirst() {
             if case .unit(let unit, let cost) = next {
                 units.append((unit, priority))
-                self.leaves(unit, cost: cost)
+                self.noLongerWaits(unit, cost: cost)
             } else {
                 others.append((next, priority))
             }

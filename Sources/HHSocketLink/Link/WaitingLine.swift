@@ -2,7 +2,7 @@
 /// Units whose sending no link has begun, or their representatives: bounded, ordered by priority, and by arrival within
 /// a priority; units that were removed for sending and are returned precede their equals.
 ///
-/// Some units are removed before their turn, for example when they are no longer needed. They stay as stubs until
+/// Some units are removed while they wait, for example when they are no longer needed. They stay as stubs until
 /// most entries are stubs, so the cost of removing does not depend on the length of the queue.
 package struct WaitingLine<Element> {
     fileprivate struct QueueEntry {
@@ -27,7 +27,7 @@ package struct WaitingLine<Element> {
 
     package var isEmpty: Bool { self.count == 0 }
 
-    /// The number of places, stubs included.
+    /// The number of entries, stubs included.
     package var length: Int { self.waiting.count + self.returning.count }
 
     /// Whether one more unit of this cost may wait. An empty queue accepts one of any size.
@@ -42,7 +42,7 @@ package struct WaitingLine<Element> {
         self.appendEntry(element, priority, cost: cost, isReturning: isReturning)
     }
 
-    /// Moves a waiting element to the last place of this priority; its former place is a stub from now on.
+    /// Moves a waiting element behind the others of this priority; its former entry is a stub from now on.
     package mutating func move(
         _ element: Element,
         to priority: FramePriority,
@@ -62,8 +62,8 @@ package struct WaitingLine<Element> {
         }
     }
 
-    /// Removes the cost of an element that no longer waits; its place is a stub from now on.
-    package mutating func leave(cost: Int, where isStub: (Element) -> Bool) {
+    /// Removes the cost of an element that no longer waits; its entry is a stub from now on.
+    package mutating func makeStub(cost: Int, where isStub: (Element) -> Bool) {
         self.removedOne(cost: cost)
         self.dropStubs(where: isStub)
     }
@@ -73,14 +73,14 @@ package struct WaitingLine<Element> {
         self.bytes -= cost
     }
 
-    /// Removes the stubs once most places are stubs.
+    /// Removes the stubs once most entries are stubs.
     private mutating func dropStubs(where isStub: (Element) -> Bool) {
         guard self.length > 2 * self.count + 64 else { return }
         self.waiting.removeAll { isStub($0.element) }
         self.returning.removeAll { isStub($0.element) }
     }
 
-    /// Removes the element whose turn it is.
+    /// Removes the first element.
     ///
     /// - Parameter fits: Whether an element of this cost may be sent now; otherwise none is removed.
     package mutating func popFirst(where fits: (Int) -> Bool = { _ in true }, unless isStub: (Element) -> Bool)
@@ -106,7 +106,7 @@ package struct WaitingLine<Element> {
         return self.waiting.first.map { ($0, false) }
     }
 
-    /// Removes all places, which must be stubs.
+    /// Removes all entries, which must be stubs.
     package mutating func removeStubs() {
         assert(self.count == 0)
         self.waiting = PriorityQueue()

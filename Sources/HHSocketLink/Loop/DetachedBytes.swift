@@ -36,7 +36,7 @@ extension ByteBuffer {
     ///
     /// Its capacity doubles while the unit arrives. What lies far behind the bytes has not been touched, and does not
     /// count: otherwise one read would be charged with megabytes, and a few connections would exceed every limit
-    /// before any of them could be told to wait.
+    /// before any of them could be made to wait.
     ///
     /// - Parameters:
     ///   - capacity: The capacity of the buffer's memory.
@@ -80,7 +80,7 @@ struct PinnedBytes: Sendable {
     /// - Parameters:
     ///   - isSlow: Whether the channel has bytes that the peer has not taken.
     ///   - bytesSent: The number of bytes that the link has sent before this body.
-    mutating func leaving(_ body: ByteBuffer, isSlow: Bool, bytesSent: Int) -> ByteBuffer {
+    mutating func bodyForChannel(_ body: ByteBuffer, isSlow: Bool, bytesSent: Int) -> ByteBuffer {
         guard body.isSmallSlice else { return body }
         let identity = body.storageIdentity
         let end = bytesSent + body.readableBytes

@@ -48,9 +48,9 @@ package struct HandlerBuffer: ~Copyable {
         let offset = Self.roundedUp(MemoryLayout<Header>.size)
         let stride = offset + Self.roundedUp(MemoryLayout<Handler>.size)
         if self.capacity - self.end < stride { self.grow(by: stride) }
-        guard let place = self.memory?.advanced(by: self.end) else { return }
-        place.initializeMemory(as: Header.self, to: Header(type: Handler.self, stride: stride))
-        (place + offset).initializeMemory(as: Handler.self, to: handler)
+        guard let pointer = self.memory?.advanced(by: self.end) else { return }
+        pointer.initializeMemory(as: Header.self, to: Header(type: Handler.self, stride: stride))
+        (pointer + offset).initializeMemory(as: Handler.self, to: handler)
         self.end += stride
     }
 
@@ -70,20 +70,20 @@ package struct HandlerBuffer: ~Copyable {
     /// A handler that was removed from the queue, but is still in its memory: nothing may be appended before it runs.
     struct First {
         fileprivate let type: any TurnHandler.Type
-        fileprivate let place: UnsafeMutableRawPointer
+        fileprivate let pointer: UnsafeMutableRawPointer
 
-        func run() { self.type.run(at: self.place) }
+        func run() { self.type.run(at: self.pointer) }
     }
 
     /// The first handler, which the caller runs at once. Not run here, since it may append others.
     mutating func takeFirst() -> First? {
-        guard self.start < self.end, let place = self.memory?.advanced(by: self.start) else {
+        guard self.start < self.end, let pointer = self.memory?.advanced(by: self.start) else {
             self.reset()
             return nil
         }
-        let header = place.assumingMemoryBound(to: Header.self).pointee
+        let header = pointer.assumingMemoryBound(to: Header.self).pointee
         self.start += header.stride
-        return First(type: header.type, place: place + Self.roundedUp(MemoryLayout<Header>.size))
+        return First(type: header.type, pointer: pointer + Self.roundedUp(MemoryLayout<Header>.size))
     }
 
     private mutating func reset() {

@@ -4,8 +4,8 @@ package enum SocketCallback: Sendable, TurnHandler {
     case work(any CallbackWork)
     case closure(@Sendable () -> Void)
 
-    package static func run(at place: UnsafeMutableRawPointer) {
-        place.takeHandler(Self.self).run()
+    package static func run(at pointer: UnsafeMutableRawPointer) {
+        pointer.takeHandler(Self.self).run()
     }
 
     package consuming func run() {

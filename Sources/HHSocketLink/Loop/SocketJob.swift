@@ -23,8 +23,8 @@ package struct SocketJob: Sendable, TurnHandler {
         #endif
     }
 
-    package static func run(at place: UnsafeMutableRawPointer) {
-        place.takeHandler(Self.self).run()
+    package static func run(at pointer: UnsafeMutableRawPointer) {
+        pointer.takeHandler(Self.self).run()
     }
 
     /// Runs it here and now, until it suspends or ends.

@@ -67,9 +67,9 @@ package final class SocketLoop: @unchecked Sendable {
 
     /// The largest number of Swift jobs that run in one turn.
     static let maximumJobsInTurn = 1_024
-    /// The approximate time limit of jobs in one turn; checked after every ``jobsBetweenLooks`` jobs.
+    /// The approximate time limit of jobs in one turn; checked after every ``jobsBetweenChecks`` jobs.
     private static let maximumTimeOfJobs = TimeAmount.milliseconds(5)
-    private static let jobsBetweenLooks = 64
+    private static let jobsBetweenChecks = 64
     /// About how long a turn serves one connection, or passes through all: others of the loop wait meanwhile.
     private static let turnBudget = TimeAmount.milliseconds(1)
     private static let leastTurnBudget = TimeAmount.microseconds(100)
@@ -213,7 +213,7 @@ package final class SocketLoop: @unchecked Sendable {
             self.hot.phase == .handlers || self.hot.phase == .running, self.hot.remainingJobs > 0
         {
             self.hot.remainingJobs -= 1
-            if self.hot.remainingJobs % Self.jobsBetweenLooks == 0 { self.lookAtTimeOfJobs() }
+            if self.hot.remainingJobs % Self.jobsBetweenChecks == 0 { self.checkTimeOfJobs() }
             self.handlers.pointee.append(job)
         } else if !self.submit(.job(job)) {
             self.lateJobs.append(job)
@@ -221,9 +221,9 @@ package final class SocketLoop: @unchecked Sendable {
     }
 
     /// Ends the jobs of this turn if they take too long.
-    private func lookAtTimeOfJobs() {
+    private func checkTimeOfJobs() {
         let now = self.clock
-        if self.hot.remainingJobs == Self.maximumJobsInTurn - Self.jobsBetweenLooks {
+        if self.hot.remainingJobs == Self.maximumJobsInTurn - Self.jobsBetweenChecks {
             self.hot.jobsBegan = now
         } else if now - self.hot.jobsBegan > Self.maximumTimeOfJobs {
             self.hot.remainingJobs = 0

@@ -43,7 +43,7 @@ package struct TimerTable<Action>: ~Copyable {
     /// The number of timers that are set.
     package var count: Int { self.timers.count }
     /// The number of alarms, including those of timers that were cancelled.
-    package var occupiedPlaces: Int { self.alarms.count }
+    package var occupiedSlots: Int { self.alarms.count }
 
     package mutating func set(_ deadline: NIODeadline, _ action: Action) -> ID {
         self.lastNumber += 1

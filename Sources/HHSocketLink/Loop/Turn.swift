@@ -73,7 +73,7 @@ package struct Turn: ~Copyable {
 @usableFromInline
 package protocol TurnHandler {
     /// Moves the handler out of its memory and runs it.
-    static func run(at place: UnsafeMutableRawPointer)
+    static func run(at pointer: UnsafeMutableRawPointer)
 }
 
 extension UnsafeMutableRawPointer {
@@ -96,8 +96,8 @@ package struct TurnWaiter: TurnHandler, Sendable {
     }
 
     @usableFromInline
-    package static func run(at place: UnsafeMutableRawPointer) {
-        place.takeHandler(Self.self).resume()
+    package static func run(at pointer: UnsafeMutableRawPointer) {
+        pointer.takeHandler(Self.self).resume()
     }
 
     /// Resumes it at once.

@@ -60,8 +60,8 @@ private struct MessageHandler<Message: InboxElement>: TurnHandler {
     let handler: @Sendable (Message) -> Void
     let message: Message
 
-    static func run(at place: UnsafeMutableRawPointer) {
-        let this = place.takeHandler(Self.self)
+    static func run(at pointer: UnsafeMutableRawPointer) {
+        let this = pointer.takeHandler(Self.self)
         this.handler(this.message)
     }
 }
@@ -71,17 +71,17 @@ extension Link {
     ///
     /// - Parameter isFull: Whether there is no room.
     /// - Returns: False if there is nothing to defer, or no later turn.
-    package func leaveRest<Message>(of delivery: MessageDelivery<Message>, isFull: Bool) -> Bool {
-        guard self.mayLeaveUnits, self.unfinishedBytes > 0 else { return false }
-        self.leaveUnits()
+    package func deferRest<Message>(of delivery: MessageDelivery<Message>, isFull: Bool) -> Bool {
+        guard self.mayDeferUnits, self.unfinishedBytes > 0 else { return false }
+        self.deferUnits()
         let (loop, bound) = (self.loop, NIOLoopBound(self, eventLoop: self.loop.eventLoop))
-        let goOn: @Sendable () -> Void = {
-            loop.submit { bound.value.takeLeftUnits(in: &$0) }
+        let resume: @Sendable () -> Void = {
+            loop.submit { bound.value.takeDeferredUnits(in: &$0) }
         }
         switch delivery {
-        case .inbox(let inbox) where isFull: inbox.whenRoom(goOn)
-        case .delegate(let delegate) where isFull: delegate.whenRoom(goOn)
-        default: goOn()
+        case .inbox(let inbox) where isFull: inbox.whenRoom(resume)
+        case .delegate(let delegate) where isFull: delegate.whenRoom(resume)
+        default: resume()
         }
         return true
     }

@@ -38,7 +38,7 @@ package struct StallWatch: Sendable {
     }
 
     /// The end of the window; nil while there is none.
-    package func nextLook(within length: TimeAmount) -> NIODeadline? {
+    package func nextCheck(within length: TimeAmount) -> NIODeadline? {
         self.window?.begun.advanced(clamping: length)
     }
 

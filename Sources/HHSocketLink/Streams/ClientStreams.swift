@@ -8,17 +8,17 @@ import NIOCore
 /// pulls frames with ``next(now:)`` while the socket accepts more, and performs the actions of ``nextAction()`` after
 /// each call. It calls ``timePassed(now:)`` at ``nextDeadline``.
 package struct ClientStreams: StreamMachine, ~Copyable {
-    package var core: StreamCore
+    package var table: StreamTable
 
     package init(_ settings: StreamSettings = StreamSettings()) {
-        self.core = StreamCore(.client, settings)
+        self.table = StreamTable(.client, settings)
     }
 
     // MARK: What the application does
 
     /// Whether one more stream may be opened. If not, one may be opened when the next stream has ended.
     package var canOpen: Bool {
-        !self.core.isClosed && self.core.openCount < Int(self.core.settings.terms.maximumStreams)
+        !self.table.isClosed && self.table.openCount < Int(self.table.settings.terms.maximumStreams)
     }
 
     /// Opens a stream.
@@ -35,50 +35,50 @@ package struct ClientStreams: StreamMachine, ~Copyable {
         priority: FramePriority = .default,
         now: NIODeadline
     ) -> StreamID {
-        let id = self.core.enter(
+        let id = self.table.enter(
             type: type & ~FrameType.allFlags,
             serial: serial,
             kind: kind,
             priority: priority,
             now: now
         )
-        if let lane = self.core.streams[id.key]?.lane {
-            self.core.scheduler.append(LanePayload(type: type, kind: .free, bytes: payload), to: lane)
+        if let lane = self.table.streams[id.key]?.lane {
+            self.table.scheduler.append(LanePayload(type: type, kind: .free, bytes: payload), to: lane)
         }
         return id
     }
 
     /// Sends an item. Only one is sent at a time: the next may follow if the result allows it, or after
-    /// ``StreamAction/goOn(_:)``.
+    /// ``StreamAction/unblock(_:)``.
     package mutating func send(_ id: StreamID, _ payload: ByteBuffer, isCompressed: Bool = false) -> SendResult {
         let type = isCompressed ? FrameType.item | FrameType.compressionFlag : FrameType.item
-        return self.core.send(id, type: type, status: .ok, payload)
+        return self.table.send(id, type: type, status: .ok, payload)
     }
 
     /// Whether items may be sent: not before the sending of the opening has begun, so that the stream can still be
     /// opened on another connection.
-    package mutating func takesItems(_ id: StreamID) -> Bool { self.core.streams.with(id.key) { $0.hasLeft } ?? false }
+    package mutating func takesItems(_ id: StreamID) -> Bool { self.table.streams.with(id.key) { $0.hasLeft } ?? false }
 
     /// Sends the end of the items, after those that wait.
     package mutating func finish(_ id: StreamID) {
-        guard let stream = self.core.streams[id.key], !stream.isOver, !stream.hasOutputEnded else { return }
-        self.core.streams.with(id.key) { $0.hasOutputEnded = true }
-        self.core.scheduler.append(LanePayload(type: FrameType.end, kind: .end), to: stream.lane)
+        guard let stream = self.table.streams[id.key], !stream.isOver, !stream.hasOutputEnded else { return }
+        self.table.streams.with(id.key) { $0.hasOutputEnded = true }
+        self.table.scheduler.append(LanePayload(type: FrameType.end, kind: .end), to: stream.lane)
     }
 
     /// Cancels a stream that the application, or its deadline, abandons.
     package mutating func cancel(_ id: StreamID) {
-        self.core.fail(id.key, .cancelled)
+        self.table.fail(id.key, .cancelled)
         // An ended stream may have items that are no longer needed.
-        self.core.release(id.key)
-        self.core.noteGoingOn()
+        self.table.release(id.key)
+        self.table.unblockSenders()
     }
 
     /// Ends a stream by an error of this side, such as an item that cannot be decompressed. Items before it are still
     /// the application's.
     package mutating func fail(_ id: StreamID, _ outcome: StreamOutcome) {
-        self.core.fail(id.key, outcome)
-        self.core.noteGoingOn()
+        self.table.fail(id.key, outcome)
+        self.table.unblockSenders()
     }
 
     // MARK: Plain calls
@@ -88,9 +88,9 @@ package struct ClientStreams: StreamMachine, ~Copyable {
     /// - Returns: The progress of its request. After ``StreamScheduler/Dropped/halfway`` a cancel
     ///   must be sent to the server.
     package mutating func dropPlain(serial: UInt32) -> StreamScheduler.Dropped {
-        self.core.assembler.forget(serial)
-        let dropped = self.core.scheduler.dropPlain(serial: serial)
-        self.core.noteGoingOn()
+        self.table.assembler.forget(serial)
+        let dropped = self.table.scheduler.dropPlain(serial: serial)
+        self.table.unblockSenders()
         return dropped
     }
 
@@ -102,29 +102,29 @@ package struct ClientStreams: StreamMachine, ~Copyable {
         isAwaited: Bool,
         now: NIODeadline
     ) -> Bool {
-        guard !self.core.isClosed else { return true }
+        guard !self.table.isClosed else { return true }
         let type = frame.type & ~FrameType.allFlags
         if FrameType.control.contains(type) {
             guard type == FrameType.credit, frame.type == type else { return false }
-            if !isDamaged { self.core.receivedCredit(frame, now: now) }
+            if !isDamaged { self.table.receivedCredit(frame, now: now) }
             return true
         }
-        if let key = self.core.find(frame.serial) {
+        if let key = self.table.find(frame.serial) {
             if frame.status == .partial {
-                self.core.receivedItem(frame, isDamaged: isDamaged, now: now)
+                self.table.receivedItem(frame, isDamaged: isDamaged, now: now)
             } else {
-                self.core.receivedAnswer(frame, of: key, isDamaged: isDamaged, now: now)
+                self.table.receivedAnswer(frame, of: key, isDamaged: isDamaged, now: now)
             }
-            self.core.noteGoingOn()
+            self.table.unblockSenders()
             return true
         }
         if frame.status == .partial {
             // An item of an ended stream; or of a plain call, which it fails.
-            self.core.receivedItem(frame, isDamaged: isDamaged, now: now)
+            self.table.receivedItem(frame, isDamaged: isDamaged, now: now)
             return !isAwaited
         }
-        guard frame.type & FrameType.continuesFlag != 0 || self.core.assembler.has(frame.serial) else { return false }
-        if isAwaited { self.core.receivedPiece(frame, isDamaged: isDamaged) }
+        guard frame.type & FrameType.continuesFlag != 0 || self.table.assembler.has(frame.serial) else { return false }
+        if isAwaited { self.table.receivedPiece(frame, isDamaged: isDamaged) }
         return true
     }
 
@@ -132,10 +132,10 @@ package struct ClientStreams: StreamMachine, ~Copyable {
 
     /// The cost of a stream's items that were sent and received so far; nil once it has ended.
     package func traffic(_ id: StreamID) -> (sent: UInt64, received: UInt64)? {
-        guard let stream = self.core.streams[id.key], !stream.isOver else { return nil }
-        return (self.core.scheduler.sent(stream.lane), stream.window.received)
+        guard let stream = self.table.streams[id.key], !stream.isOver else { return nil }
+        return (self.table.scheduler.sent(stream.lane), stream.window.received)
     }
 
     /// The number of received bytes of a plain call's incomplete answer.
-    package mutating func gatheredBytes(_ serial: UInt32) -> Int { self.core.assembler.gatheredBytes(serial) }
+    package mutating func gatheredBytes(_ serial: UInt32) -> Int { self.table.assembler.gatheredBytes(serial) }
 }

@@ -10,11 +10,11 @@ import NIOCore
 /// accepts more, and performs the actions of ``nextAction()`` after each call. It calls ``timePassed(now:)`` at
 /// ``nextDeadline``.
 package struct ServerStreams: StreamMachine, ~Copyable {
-    package var core: StreamCore
+    package var table: StreamTable
     private var isDraining = false
 
     package init(_ settings: StreamSettings = StreamSettings()) {
-        self.core = StreamCore(.server, settings)
+        self.table = StreamTable(.server, settings)
     }
 
     /// The result of an opening.
@@ -50,16 +50,16 @@ package struct ServerStreams: StreamMachine, ~Copyable {
         isAwaited: Bool = true,
         now: NIODeadline
     ) -> Bool {
-        guard !self.core.isClosed else { return true }
+        guard !self.table.isClosed else { return true }
         let type = frame.type & ~FrameType.allFlags
         if FrameType.control.contains(type) { return self.receiveControl(frame, type, isDamaged: isDamaged, now: now) }
-        if let key = self.core.find(frame.serial) {
-            self.core.fail(key, isDamaged ? .damaged : .violated(.serialInUse))
-            self.core.noteGoingOn()
+        if let key = self.table.find(frame.serial) {
+            self.table.fail(key, isDamaged ? .damaged : .violated(.serialInUse))
+            self.table.unblockSenders()
             return true
         }
-        guard frame.type & FrameType.continuesFlag != 0 || self.core.assembler.has(frame.serial) else { return false }
-        self.core.receivedPiece(frame, isDamaged: isDamaged)
+        guard frame.type & FrameType.continuesFlag != 0 || self.table.assembler.has(frame.serial) else { return false }
+        self.table.receivedPiece(frame, isDamaged: isDamaged)
         return true
     }
 
@@ -71,45 +71,45 @@ package struct ServerStreams: StreamMachine, ~Copyable {
     ) -> Bool {
         switch type {
         case FrameType.item:
-            self.core.receivedItem(frame, isDamaged: isDamaged, now: now)
-            self.core.noteGoingOn()
+            self.table.receivedItem(frame, isDamaged: isDamaged, now: now)
+            self.table.unblockSenders()
         case FrameType.credit where frame.type == type:
-            if isDamaged { self.core.unproductiveFrames += 1 } else { self.core.receivedCredit(frame, now: now) }
+            if isDamaged { self.table.unproductiveFrames += 1 } else { self.table.receivedCredit(frame, now: now) }
         case FrameType.end where frame.type == type:
-            if isDamaged { self.core.unproductiveFrames += 1 } else { self.receivedEnd(frame.serial) }
+            if isDamaged { self.table.unproductiveFrames += 1 } else { self.receivedEnd(frame.serial) }
         default: return false
         }
         return true
     }
 
     private mutating func receivedEnd(_ serial: UInt32) {
-        guard let key = self.core.find(serial), let stream = self.core.streams[key], !stream.hasInputEnded,
+        guard let key = self.table.find(serial), let stream = self.table.streams[key], !stream.hasInputEnded,
             !stream.hasOutputEnded
         else {
-            self.core.unproductiveFrames += 1
+            self.table.unproductiveFrames += 1
             return
         }
         guard stream.assembly == nil else {
-            self.core.fail(key, .violated(.endWithinItem))
-            return self.core.noteGoingOn()
+            self.table.fail(key, .violated(.endWithinItem))
+            return self.table.unblockSenders()
         }
-        self.core.streams.with(key) { $0.hasInputEnded = true }
-        self.core.actions.append(.itemsEnded(StreamID(key: key)))
+        self.table.streams.with(key) { $0.hasInputEnded = true }
+        self.table.actions.append(.itemsEnded(StreamID(key: key)))
     }
 
     /// Handles a cancel.
     ///
     /// - Returns: Whether it ended a stream, or an incomplete payload.
     package mutating func cancelled(serial: UInt32) -> Bool {
-        guard !self.core.isClosed else { return true }
-        let wasUnfinished = self.core.assembler.forget(serial)
+        guard !self.table.isClosed else { return true }
+        let wasUnfinished = self.table.assembler.forget(serial)
         // An answer that was not sent is no longer needed; pushes are not answers.
-        if self.core.settings.format.layout.requestSerials.contains(serial) {
-            _ = self.core.scheduler.dropPlain(serial: serial)
+        if self.table.settings.format.layout.requestSerials.contains(serial) {
+            _ = self.table.scheduler.dropPlain(serial: serial)
         }
-        let key = self.core.find(serial)
-        if let key { self.core.finish(key, .cancelled) }
-        self.core.noteGoingOn()
+        let key = self.table.find(serial)
+        if let key { self.table.finish(key, .cancelled) }
+        self.table.unblockSenders()
         return wasUnfinished || key != nil
     }
 
@@ -132,7 +132,7 @@ package struct ServerStreams: StreamMachine, ~Copyable {
             self.sendPlain(type: type, serial: serial, status: objection.status, priority: priority)
             return .refused(objection.status)
         }
-        return .opened(self.core.enter(type: type, serial: serial, kind: kind, priority: priority, now: now))
+        return .opened(self.table.enter(type: type, serial: serial, kind: kind, priority: priority, now: now))
     }
 
     /// The reason why no stream may be opened; nil if one may.
@@ -143,41 +143,41 @@ package struct ServerStreams: StreamMachine, ~Copyable {
     package func objection(toOpen kind: StreamKind, hasBody: Bool, hasKey: Bool) -> Objection? {
         if self.isDraining { return .draining }
         if kind.clientStreams && hasBody || hasKey { return .malformed }
-        return self.core.openCount < Int(self.core.settings.terms.maximumStreams) ? nil : .tooMany
+        return self.table.openCount < Int(self.table.settings.terms.maximumStreams) ? nil : .tooMany
     }
 
     /// The client sends nothing more: streams whose items had not ended are over, without an answer.
     package mutating func inputClosed() {
-        for (_, key) in self.core.open.sorted(by: { $0.key < $1.key })
-        where self.core.streams[key].map({ !$0.hasInputEnded && !$0.hasOutputEnded }) ?? false {
-            self.core.finish(key, .inputClosed)
+        for (_, key) in self.table.open.sorted(by: { $0.key < $1.key })
+        where self.table.streams[key].map({ !$0.hasInputEnded && !$0.hasOutputEnded }) ?? false {
+            self.table.finish(key, .inputClosed)
         }
-        self.core.assembler.removeAll()
-        self.core.noteGoingOn()
+        self.table.assembler.removeAll()
+        self.table.unblockSenders()
     }
 
     /// No credit can arrive, and nothing may be sent: streams with waiting items are over, without an answer.
     package mutating func endStarved() {
-        for (_, key) in self.core.open.sorted(by: { $0.key < $1.key })
-        where self.core.streams[key].map({ self.core.scheduler.hasWaiting($0.lane) }) ?? false {
-            self.core.finish(key, .inputClosed)
+        for (_, key) in self.table.open.sorted(by: { $0.key < $1.key })
+        where self.table.streams[key].map({ self.table.scheduler.hasWaiting($0.lane) }) ?? false {
+            self.table.finish(key, .inputClosed)
         }
-        self.core.noteGoingOn()
+        self.table.unblockSenders()
     }
 
     /// Sets the limits of payloads and of received bytes, and the flags of items, from now on; received payloads stay.
     package mutating func accept(payloadsUpTo length: Int, holding bytes: Int, flags: UInt32) {
-        self.core.accept(payloadsUpTo: length, holding: bytes, flags: flags)
+        self.table.accept(payloadsUpTo: length, holding: bytes, flags: flags)
     }
 
     // MARK: What the application does
 
     /// Sends an item. Only one is sent at a time: the next may follow if the result allows it, or after
-    /// ``StreamAction/goOn(_:)``.
+    /// ``StreamAction/unblock(_:)``.
     package mutating func send(_ id: StreamID, _ payload: ByteBuffer, isCompressed: Bool = false) -> SendResult {
-        guard let type = self.core.streams.with(id.key, { $0.type }) else { return .over }
+        guard let type = self.table.streams.with(id.key, { $0.type }) else { return .over }
         let flags = isCompressed ? FrameType.compressionFlag : 0
-        return self.core.send(id, type: type | flags, status: .partial, payload)
+        return self.table.send(id, type: type | flags, status: .partial, payload)
     }
 
     /// Whether items may be sent: at a server always.
@@ -197,22 +197,22 @@ package struct ServerStreams: StreamMachine, ~Copyable {
         flags: UInt32 = 0,
         payload: ByteBuffer = ByteBuffer()
     ) {
-        guard let type = self.core.streams[id.key]?.type else { return }
+        guard let type = self.table.streams[id.key]?.type else { return }
         let status = status == .partial ? .unknown : status
-        self.core.answer(id, LanePayload(type: type | flags, status: status, kind: .last, bytes: payload))
-        self.core.noteGoingOn()
+        self.table.answer(id, LanePayload(type: type | flags, status: status, kind: .last, bytes: payload))
+        self.table.unblockSenders()
     }
 
     /// Ends a stream by a status, without the items that wait: an item that cannot be decompressed, a deadline.
     package mutating func fail(_ id: StreamID, _ status: Status) {
-        self.core.fail(id.key, .failed(status))
-        self.core.noteGoingOn()
+        self.table.fail(id.key, .failed(status))
+        self.table.unblockSenders()
     }
 
     /// Detaches the payloads that wait to be sent from the reads, or the longer bodies, that they are slices of: the
     /// client does not take them for now.
     package mutating func detachWaiting() {
-        if self.core.scheduler.waitingCount > 0 { self.core.scheduler.detachWaiting() }
+        if self.table.scheduler.waitingCount > 0 { self.table.scheduler.detachWaiting() }
     }
 
     // MARK: Draining
@@ -222,21 +222,21 @@ package struct ServerStreams: StreamMachine, ~Copyable {
 
     /// Ends all open streams, because the grace period of a drain is over.
     package mutating func endPatience() {
-        for (_, key) in self.core.open.sorted(by: { $0.key < $1.key }) { self.core.fail(key, .drained) }
-        self.core.noteGoingOn()
+        for (_, key) in self.table.open.sorted(by: { $0.key < $1.key }) { self.table.fail(key, .drained) }
+        self.table.unblockSenders()
     }
 
     // MARK: To the shell
 
     /// Returns the number of unproductive frames since the last call.
     package mutating func takeUnproductiveFrames() -> Int {
-        defer { self.core.unproductiveFrames = 0 }
-        return self.core.unproductiveFrames
+        defer { self.table.unproductiveFrames = 0 }
+        return self.table.unproductiveFrames
     }
 
     /// The memory of what was received and is held, and of what waits to be sent, in bytes.
-    package var cost: Int { Int(clamping: self.core.heldMemory) + self.core.scheduler.waitingBytes }
+    package var cost: Int { Int(clamping: self.table.heldMemory) + self.table.scheduler.waitingBytes }
 
     /// The number of bytes that wait only for the socket, and for no credit.
-    package var waitingPlainBytes: Int { self.core.scheduler.waitingBytes - self.core.scheduler.waitingItemBytes }
+    package var waitingPlainBytes: Int { self.table.scheduler.waitingBytes - self.table.scheduler.waitingItemBytes }
 }

@@ -36,10 +36,10 @@ package struct LanePayload: Sendable {
     var cost: UInt64 { self.kind == .item ? StreamFrames.wholeCost(self.bytes.readableBytes) : 0 }
 }
 
-/// The payloads that one serial has to send. They are sent in order, and take turns with those of other lanes.
+/// The payloads that one serial has to send. They are sent in order, and alternate with those of other lanes.
 struct StreamLane: Sendable {
-    /// The place where a lane waits.
-    enum Place: Hashable, Sendable {
+    /// The position at which a lane waits.
+    enum Position: Hashable, Sendable {
         /// It has nothing to send.
         case none
         /// In the queue, with a payload that costs nothing.
@@ -54,7 +54,7 @@ struct StreamLane: Sendable {
 
     /// Whether the application may send the next item.
     enum Sender: Hashable, Sendable {
-        case goesOn
+        case proceeds
         /// The stream's credit does not suffice for the waiting payloads.
         case waitsForStream
         /// The connection has no room for more.
@@ -70,14 +70,14 @@ struct StreamLane: Sendable {
     private(set) var payloads: Deque<LanePayload> = []
     /// The number of payloads at the front that were detached.
     private var detachedCount = 0
-    var place = Place.none
-    /// The number of its valid place in a line; 0 without one.
+    var position = Position.none
+    /// The number of its valid entry in a line; 0 without one.
     var ticket: UInt64 = 0
     /// The cost of its waiting items, as far as it is known before they are divided.
     var itemCost: UInt64 = 0
     /// The part of the connection's credit that it takes next.
     var claim: UInt64 = 0
-    var sender = Sender.goesOn
+    var sender = Sender.proceeds
     /// A credit that waits to be sent.
     var creditDue: UInt64?
     /// Whether it is in the queue of lanes with a credit to send.
@@ -93,8 +93,8 @@ struct StreamLane: Sendable {
     /// Whether the stream's credit reaches for all that waits.
     var isCovered: Bool { self.itemCost <= self.window.free }
 
-    /// The part of the connection's credit that it claims in its present place.
-    var dueClaim: UInt64 { self.place == .item ? min(self.itemCost, self.window.free) : 0 }
+    /// The part of the connection's credit that it claims in its current position.
+    var dueClaim: UInt64 { self.position == .item ? min(self.itemCost, self.window.free) : 0 }
 
     /// The kind of the next payload; nil if none waits.
     var nextKind: LanePayload.Kind? { self.payloads.isEmpty ? nil : self.payloads[0].kind }
@@ -127,12 +127,12 @@ struct StreamLane: Sendable {
 
     /// Adds a payload.
     ///
-    /// - Returns: The lane's place, the change of its claim there, and whether the stream's credit suffices for all
+    /// - Returns: The lane's position, the change of its claim there, and whether the stream's credit suffices for all
     ///   waiting payloads.
-    mutating func append(_ payload: LanePayload) -> (place: Place, claim: ClaimChange, isCovered: Bool) {
+    mutating func append(_ payload: LanePayload) -> (position: Position, claim: ClaimChange, isCovered: Bool) {
         self.itemCost += payload.cost
         self.payloads.append(payload)
-        return (self.place, self.updateClaim(), self.isCovered)
+        return (self.position, self.updateClaim(), self.isCovered)
     }
 
     /// Sets the claim to the value that is due.
@@ -157,16 +157,16 @@ struct StreamLane: Sendable {
         var isWhole: Bool
         /// The kind of the next payload; nil if none waits.
         var next: LanePayload.Kind?
-        var place = Place.none
-        var sender = Sender.goesOn
-        /// The change of the claim in the lane's present place.
+        var position = Position.none
+        var sender = Sender.proceeds
+        /// The change of the claim in the lane's current position.
         var claim = ClaimChange(old: 0, new: 0)
     }
 
     /// Removes the next `length` bytes.
     mutating func take(_ length: Int) -> Part? {
         guard var part = self.takePart(length) else { return nil }
-        (part.next, part.place, part.sender) = (self.nextKind, self.place, self.sender)
+        (part.next, part.position, part.sender) = (self.nextKind, self.position, self.sender)
         part.claim = self.updateClaim()
         return part
     }
@@ -176,7 +176,7 @@ struct StreamLane: Sendable {
         guard length == self.nextLength else { return self.takePiece(length) }
         let payload = self.payloads.removeFirst()
         self.detachedCount = max(0, self.detachedCount - 1)
-        if payload.kind == .item { self.leaves(length, rest: 0) }
+        if payload.kind == .item { self.noteSent(length, rest: 0) }
         return Part(
             frame: Frame(type: payload.type, serial: self.serial, status: payload.status, payload: payload.bytes),
             kind: payload.kind,
@@ -189,7 +189,7 @@ struct StreamLane: Sendable {
         guard let bytes = self.payloads[0].bytes.readSlice(length: length) else { return nil }
         self.payloads[0].hasBegun = true
         let (type, status, kind) = (self.payloads[0].type, self.payloads[0].status, self.payloads[0].kind)
-        if kind == .item { self.leaves(length, rest: self.nextLength) }
+        if kind == .item { self.noteSent(length, rest: self.nextLength) }
         return Part(
             frame: Frame(type: type | FrameType.continuesFlag, serial: self.serial, status: status, payload: bytes),
             kind: kind,
@@ -199,14 +199,14 @@ struct StreamLane: Sendable {
     }
 
     /// Records that a frame of an item is sent, of which `rest` bytes remain.
-    private mutating func leaves(_ length: Int, rest: Int) {
+    private mutating func noteSent(_ length: Int, rest: Int) {
         self.window.send(StreamFrames.cost(length))
         let restCost = rest > 0 ? StreamFrames.wholeCost(rest) : 0
         self.itemCost -= StreamFrames.wholeCost(length + rest) - restCost
     }
 }
 
-/// Lanes by priority, equals in the order of arrival. A lane that is removed before its turn stays as a stub, until
+/// Lanes by priority, equals in the order of arrival. A lane that is removed while it waits stays as a stub, until
 /// most entries are stubs.
 struct LaneLine: Sendable {
     struct Entry: Sendable {
@@ -219,7 +219,7 @@ struct LaneLine: Sendable {
     private(set) var first: Entry?
     private(set) var firstPriority: FramePriority?
 
-    /// The number of places, stubs included.
+    /// The number of entries, stubs included.
     var count: Int { self.queue.count }
     /// Whether it has exactly one lane, and no stub.
     var hasOne: Bool { self.queue.count == 1 }
@@ -233,7 +233,7 @@ struct LaneLine: Sendable {
         (self.first, self.firstPriority) = (self.queue.first, self.queue.firstPriority)
     }
 
-    /// Removes the first lane, whose turn it is.
+    /// Removes the first lane.
     mutating func popFirst() {
         _ = self.queue.popFirst()
         self.noteFirst()
@@ -245,8 +245,8 @@ struct LaneLine: Sendable {
         self.stubs = max(0, self.stubs - 1)
     }
 
-    /// Records that a place has become a stub.
-    mutating func leave(_ lanes: borrowing SlotTable<StreamLane>) {
+    /// Records that an entry has become a stub.
+    mutating func makeStub(_ lanes: borrowing SlotTable<StreamLane>) {
         self.stubs += 1
         guard self.stubs > 32, self.stubs > self.queue.count / 2 else { return }
         self.queue.removeAll { lanes[$0.lane]?.ticket != $0.ticket }

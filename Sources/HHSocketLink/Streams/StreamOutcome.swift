@@ -165,7 +165,7 @@ package enum StreamAction: Sendable {
     /// At the server: the client has ended its items.
     case itemsEnded(StreamID)
     /// A sender that had to wait may continue.
-    case goOn(StreamID)
+    case unblock(StreamID)
     /// The stream has ended. Reported once for each opened stream; only ``ItemReceipt``s concern it after that.
     indirect case ended(StreamID, StreamEnd)
     /// A payload in pieces is complete: a request, an answer, a push.

@@ -17,7 +17,7 @@ package final class StreamPort: Sendable {
     /// The outcome of sending an item.
     package enum Put: Hashable, Sendable {
         /// The next may be sent.
-        case goOn
+        case proceed
         /// The next may be sent after ``awaitRoom(_:ticket:)``.
         case wait(ticket: UInt64)
         /// The item has to wait, and was not accepted.
@@ -172,7 +172,7 @@ package final class StreamPort: Sendable {
             )
             state.outboxCost += cost
             let mustVisit = state.isOpen && !state.isBlocked && state.asksForVisit()
-            return (waits ? .wait(ticket: state.lastTicket) : .goOn, mustVisit, charge)
+            return (waits ? .wait(ticket: state.lastTicket) : .proceed, mustVisit, charge)
         }
         self.charge(charge)
         if mustVisit { visit() }
@@ -260,7 +260,7 @@ package final class StreamPort: Sendable {
         package var isFinished = false
     }
 
-    /// Tells the machine what was taken, and hands over the items that are to be sent.
+    /// Reports to the machine what was taken, and hands over the items that are to be sent.
     ///
     /// - Parameters:
     ///   - sends: Whether items may be sent: not before the opening was.
@@ -293,7 +293,7 @@ package final class StreamPort: Sendable {
             settled.count += 1
             settled.bytes += item.payload.readableBytes
             switch machine.send(id, item.payload, isCompressed: item.isCompressed) {
-            case .goOn: break
+            case .proceed: break
             case .wait: isBlocked = !isLast
             case .over:
                 charge += outbox.reduce(0) { $0 + $1.charge }
@@ -321,7 +321,7 @@ package final class StreamPort: Sendable {
     }
 
     /// The connection accepts items again.
-    package func goOn() { self.state.withLockedValue { $0.isBlocked = false } }
+    package func unblock() { self.state.withLockedValue { $0.isBlocked = false } }
 
     /// The visit does not come, since the stream is not open on a connection.
     package func visitFails() { self.state.withLockedValue { $0.isVisitDue = false } }

@@ -5,13 +5,13 @@ import NIOCore
 /// The payloads that one side of a connection has to send once streams are agreed on, and their order.
 ///
 /// The shell pulls a frame whenever the socket accepts more (``next()``). Credits and cancels are sent first. Other
-/// payloads wait in lanes, one for each serial: those of the highest priority take turns, frame by frame. Within a lane
+/// payloads wait in lanes, one for each serial: those of the highest priority alternate, frame by frame. Within a lane
 /// the order is kept, so that an end is sent after its stream's items. Items need credit: a lane whose stream has none
 /// leaves the queue until credit arrives, so that the cost of a frame does not depend on the number of waiting lanes.
-/// If the connection's credit does not suffice for the item whose turn it is, all items wait, and payloads that cost
+/// If the connection's credit does not suffice for the next item, all items wait, and payloads that cost
 /// nothing are sent.
 package struct StreamScheduler: ~Copyable, Sendable {
-    /// A frame whose turn it is.
+    /// A frame to send next.
     package struct Departure: Sendable {
         package var frame: Frame
         /// The stream whose payload it is part of.
@@ -52,7 +52,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
     private var connectionCreditDue: UInt64?
     private var cancels: Deque<Frame> = []
     /// The streams whose senders may continue.
-    private var goingOn: [StreamID] = []
+    private var unblocked: [StreamID] = []
 
     /// The number of bytes of payloads that wait, and a constant for each.
     package private(set) var waitingBytes = 0
@@ -82,8 +82,8 @@ package struct StreamScheduler: ~Copyable, Sendable {
 
     /// The number of lanes.
     package var laneCount: Int { self.lanes.count }
-    /// The number of places that lanes occupy, stubs included.
-    package var occupiedPlaces: Int {
+    /// The number of slots that lanes occupy, stubs included.
+    package var occupiedSlots: Int {
         self.freeLine.count + self.itemLine.count + self.wanting.count + self.roomLine.count + self.creditLine.count
             + self.cancels.count
     }
@@ -111,13 +111,13 @@ package struct StreamScheduler: ~Copyable, Sendable {
     @discardableResult
     mutating func close(_ key: SlotKey) -> LanePayload.Kind? {
         let begun = self.clear(key)
-        self.leaveLine(key)
+        self.removeFromLine(key)
         let hasCredit = self.lanes[key]?.isInCreditLine ?? false
         let waits = self.lanes[key]?.sender == .waitsForRoom
         self.remove(key)
         if hasCredit { Self.trim(&self.creditLine, self.lanes) }
         if waits { Self.trim(&self.roomLine, self.lanes) }
-        self.lookForRoom()
+        self.checkRoom()
         return begun
     }
 
@@ -126,8 +126,8 @@ package struct StreamScheduler: ~Copyable, Sendable {
     /// - Returns: The kind of the payload that was sent partly.
     mutating func silence(_ key: SlotKey) -> LanePayload.Kind? {
         let begun = self.clear(key)
-        self.leaveLine(key)
-        self.lookForRoom()
+        self.removeFromLine(key)
+        self.checkRoom()
         return begun
     }
 
@@ -164,10 +164,10 @@ package struct StreamScheduler: ~Copyable, Sendable {
 
     /// Adds an item to a lane.
     ///
-    /// - Returns: The value of ``mayGoOn(_:)``.
+    /// - Returns: The value of ``mayProceed(_:)``.
     mutating func send(_ item: LanePayload, on key: SlotKey) -> Bool {
         guard let isCovered = self.enter(item, key) else { return false }
-        if isCovered && self.hasRoom || self.mayGoOn(key) { return true }
+        if isCovered && self.hasRoom || self.mayProceed(key) { return true }
         self.lanes.with(key) { $0.detachWaiting() }
         return false
     }
@@ -184,13 +184,13 @@ package struct StreamScheduler: ~Copyable, Sendable {
         self.countWaiting(length + Self.payloadOverhead, kind)
         self.waitingCount += 1
         self.follow(entered.claim)
-        if entered.place == .none { self.enterLine(key) }
+        if entered.position == .none { self.enterLine(key) }
         return entered.isCovered
     }
 
-    /// Whether the application may send the next item on a stream; if not, the stream is in ``takeGoingOn()`` when it
+    /// Whether the application may send the next item on a stream; if not, the stream is in ``takeUnblocked()`` when it
     /// may.
-    mutating func mayGoOn(_ key: SlotKey) -> Bool {
+    mutating func mayProceed(_ key: SlotKey) -> Bool {
         guard let (isCovered, sender) = self.lanes.with(key, { ($0.isCovered, $0.sender) }) else { return false }
         guard isCovered else {
             // A sender that waits for room is notified when there is some.
@@ -208,7 +208,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
     /// The cost of items after which the sender on a lane would not have to wait. Other lanes may use the connection's
     /// part of it meanwhile.
     func allowance(_ key: SlotKey) -> UInt64 {
-        guard let lane = self.lanes[key], lane.sender == .goesOn else { return 0 }
+        guard let lane = self.lanes[key], lane.sender == .proceeds else { return 0 }
         let own = lane.window.free.subtracting(lane.itemCost)
         return min(own, min(self.connection.free, self.maximumClaims).subtracting(self.claims))
     }
@@ -217,12 +217,12 @@ package struct StreamScheduler: ~Copyable, Sendable {
     func hasWaiting(_ key: SlotKey) -> Bool { self.lanes[key].map { !$0.payloads.isEmpty } ?? false }
 
     /// Whether senders that waited may continue.
-    var hasGoingOn: Bool { !self.goingOn.isEmpty }
+    var hasUnblocked: Bool { !self.unblocked.isEmpty }
 
     /// Removes and returns the streams whose senders waited and may continue.
-    mutating func takeGoingOn() -> [StreamID] {
-        defer { self.goingOn = [] }
-        return self.goingOn
+    mutating func takeUnblocked() -> [StreamID] {
+        defer { self.unblocked = [] }
+        return self.unblocked
     }
 
     /// Whether the connection's credit suffices for all items that may be sent, and they are not too many.
@@ -279,15 +279,15 @@ package struct StreamScheduler: ~Copyable, Sendable {
     ///
     /// - Returns: Whether it has an effect.
     mutating func grant(_ credit: UInt64, to key: SlotKey) -> Bool {
-        let former = self.lanes.with(key) { $0.window.grant(credit) ? $0.place : nil }
-        guard let place = former ?? nil else { return false }
-        if place == .stream || place == .whole {
-            self.leaveLine(key)
+        let former = self.lanes.with(key) { $0.window.grant(credit) ? $0.position : nil }
+        guard let position = former ?? nil else { return false }
+        if position == .stream || position == .whole {
+            self.removeFromLine(key)
             self.enterLine(key)
         } else {
             self.updateClaim(key)
         }
-        self.lookForStreamRoom(key)
+        self.checkStreamRoom(key)
         return true
     }
 
@@ -303,7 +303,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
             self.lanes.with(next.key) { $0.ticket = 0 }
             self.enterLine(next.key)
         }
-        self.lookForRoom()
+        self.checkRoom()
         return true
     }
 
@@ -326,14 +326,14 @@ package struct StreamScheduler: ~Copyable, Sendable {
     private mutating func enterLine(_ key: SlotKey) {
         guard let (next, priority) = self.lanes.with(key, { ($0.nextKind, $0.priority) }) else { return }
         guard let kind = next else {
-            self.lanes.with(key) { $0.place = .none }
+            self.lanes.with(key) { $0.position = .none }
             return self.updateClaim(key)
         }
         self.lastTicket += 1
         let ticket = self.lastTicket
         self.lanes.with(key) { lane in
             lane.ticket = ticket
-            lane.place = kind == .item ? .item : .free
+            lane.position = kind == .item ? .item : .free
         }
         let entry = LaneLine.Entry(lane: key, ticket: self.lastTicket)
         if kind == .item {
@@ -344,17 +344,17 @@ package struct StreamScheduler: ~Copyable, Sendable {
         self.updateClaim(key)
     }
 
-    /// Removes a lane from its queue before its turn.
-    private mutating func leaveLine(_ key: SlotKey) {
+    /// Removes a lane from its queue while it waits.
+    private mutating func removeFromLine(_ key: SlotKey) {
         let former = self.lanes.with(key) { lane in
-            defer { (lane.ticket, lane.place) = (0, .none) }
-            return lane.place
+            defer { (lane.ticket, lane.position) = (0, .none) }
+            return lane.position
         }
         guard let former else { return }
         switch former {
         case .none, .stream: break
-        case .free: self.freeLine.leave(self.lanes)
-        case .item: self.itemLine.leave(self.lanes)
+        case .free: self.freeLine.makeStub(self.lanes)
+        case .item: self.itemLine.makeStub(self.lanes)
         case .whole:
             if self.wanting.isCrowded(owners: self.lanes.count) { Self.sweep(&self.wanting, self.lanes) }
         }
@@ -392,22 +392,22 @@ package struct StreamScheduler: ~Copyable, Sendable {
         while let first = line.first, lanes.with(first.lane, { $0.ticket }) != first.ticket { line.popStub() }
     }
 
-    // MARK: Turns
+    // MARK: Scheduling
 
     /// The next frame to send; nil if none may be sent.
     package mutating func next() -> Departure? {
         if let control = self.nextControl() { return control }
         Self.dropStubs(&self.freeLine, &self.lanes)
         Self.dropStubs(&self.itemLine, &self.lanes)
-        var mayItemsLeave = true
-        while mayItemsLeave, let entry = self.itemLine.first, self.isItemsTurn(entry) {
+        var maySendItems = true
+        while maySendItems, let entry = self.itemLine.first, self.itemGoesFirst(entry) {
             let lane = entry.lane
             let connection = self.connection
             switch self.lanes.with(lane, { $0.cut(connection) }) ?? .waitForStream {
             case .send(let length): return self.depart(lane, length: length, .item)
             case .waitForStream: self.setAside(lane, .stream)
             case .waitForWhole: self.setAside(lane, .whole)
-            case .waitForConnection: mayItemsLeave = false
+            case .waitForConnection: maySendItems = false
             }
             Self.dropStubs(&self.itemLine, &self.lanes)
         }
@@ -418,7 +418,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
     }
 
     /// Whether the first item is sent before the first payload that costs nothing.
-    private func isItemsTurn(_ item: LaneLine.Entry) -> Bool {
+    private func itemGoesFirst(_ item: LaneLine.Entry) -> Bool {
         guard let free = self.freeLine.first, let freePriority = self.freeLine.firstPriority,
             let priority = self.itemLine.firstPriority
         else { return true }
@@ -426,11 +426,11 @@ package struct StreamScheduler: ~Copyable, Sendable {
     }
 
     /// Removes the first lane with an item from the queue, until credit arrives.
-    private mutating func setAside(_ key: SlotKey, _ place: StreamLane.Place) {
+    private mutating func setAside(_ key: SlotKey, _ position: StreamLane.Position) {
         self.itemLine.popFirst()
         let price = self.lanes.with(key) { lane -> Price? in
-            lane.place = place
-            if place == .whole {
+            lane.position = position
+            if position == .whole {
                 let length = min(lane.nextLength, StreamFrames.maximumPieceLength)
                 return Price(cost: StreamFrames.cost(length), ticket: lane.ticket)
             }
@@ -439,7 +439,7 @@ package struct StreamScheduler: ~Copyable, Sendable {
         }
         if let price = price ?? nil { self.wanting.insert(price, key) }
         self.updateClaim(key)
-        self.lookForRoom()
+        self.checkRoom()
     }
 
     /// Sends a frame of the first lane of a line.
@@ -453,10 +453,10 @@ package struct StreamScheduler: ~Copyable, Sendable {
         if part.isWhole { self.waitingCount -= 1 }
         if part.kind == .item { self.connection.send(StreamFrames.cost(length)) }
         self.follow(part.claim)
-        self.takeTurn(of: key, in: line, after: part)
+        self.requeue(key, in: line, after: part)
         if part.kind == .item {
-            if part.sender == .waitsForStream { self.lookForStreamRoom(key) }
-            self.lookForRoom()
+            if part.sender == .waitsForStream { self.checkStreamRoom(key) }
+            self.checkRoom()
         }
         return Departure(frame: part.frame, stream: part.stream, kind: part.kind, isWhole: part.isWhole)
     }
@@ -464,9 +464,9 @@ package struct StreamScheduler: ~Copyable, Sendable {
     /// Moves the first lane of a queue behind the others of its priority.
     ///
     /// - Parameter part: The part of its first payload that was sent.
-    private mutating func takeTurn(of key: SlotKey, in line: Line, after part: StreamLane.Part) {
-        // The only lane has the next turn as well, unless another line has waited for longer.
-        if let next = part.next, (next == .item) == (part.place == .item), self.isAlone(in: line) { return }
+    private mutating func requeue(_ key: SlotKey, in line: Line, after part: StreamLane.Part) {
+        // The only lane is the next one as well, unless another line has waited for longer.
+        if let next = part.next, (next == .item) == (part.position == .item), self.isAlone(in: line) { return }
         switch line {
         case .free: self.freeLine.popFirst()
         case .item: self.itemLine.popFirst()
@@ -515,21 +515,21 @@ package struct StreamScheduler: ~Copyable, Sendable {
 
     /// Updates whether a stream's sender may continue, or what it waits for, after a change of credit or of waiting
     /// payloads.
-    private mutating func lookForStreamRoom(_ key: SlotKey) {
+    private mutating func checkStreamRoom(_ key: SlotKey) {
         guard self.lanes.with(key, { $0.sender }) == .waitsForStream else { return }
-        self.lanes.with(key) { $0.sender = .goesOn }
-        guard self.mayGoOn(key), let stream = self.lanes.with(key, { $0.stream }) ?? nil else { return }
-        self.goingOn.append(stream)
+        self.lanes.with(key) { $0.sender = .proceeds }
+        guard self.mayProceed(key), let stream = self.lanes.with(key, { $0.stream }) ?? nil else { return }
+        self.unblocked.append(stream)
     }
 
     /// Lets senders continue while there is room.
-    private mutating func lookForRoom() {
+    private mutating func checkRoom() {
         guard !self.roomLine.isEmpty else { return }
         while self.hasRoom, let key = self.roomLine.popFirst() {
             guard self.lanes[key]?.sender == .waitsForRoom else { continue }
-            self.lanes.with(key) { $0.sender = .goesOn }
-            guard self.mayGoOn(key), let stream = self.lanes[key]?.stream else { continue }
-            self.goingOn.append(stream)
+            self.lanes.with(key) { $0.sender = .proceeds }
+            guard self.mayProceed(key), let stream = self.lanes[key]?.stream else { continue }
+            self.unblocked.append(stream)
         }
     }
 }

@@ -20,9 +20,9 @@ package protocol StreamParty: AnyObject {
 /// The owner of a connection's streams, as their shell sees it. On the connection's thread.
 package protocol StreamSide: AnyObject {
     /// A payload in pieces is complete: a request, an answer or a push.
-    func received(whole frame: Frame, in turn: inout Turn)
+    func receivedPayload(_ frame: Frame, in turn: inout Turn)
     /// A payload in pieces cannot be joined. A server has answered it.
-    func received(broken failure: PayloadFailure, type: UInt32, serial: UInt32, in turn: inout Turn)
+    func receivedBrokenPayload(_ failure: PayloadFailure, type: UInt32, serial: UInt32, in turn: inout Turn)
     /// A frame is about to be sent.
     ///
     /// - Returns: False if it is not sent.
@@ -57,9 +57,9 @@ package final class StreamShell<Machine: StreamMachine & ~Copyable> {
     #endif
     private var machine: Machine
     private var opens = SlotTable<OpenStream>()
-    private var places: [StreamID: SlotKey] = [:]
+    private var slots: [StreamID: SlotKey] = [:]
     /// The open stream that received the last item.
-    private var lastItem: (id: StreamID, place: SlotKey)?
+    private var lastItem: (id: StreamID, slot: SlotKey)?
     /// The streams with received items that were not delivered.
     private var arrivals: [SlotKey] = []
     private var isPerforming = false
@@ -81,14 +81,14 @@ package final class StreamShell<Machine: StreamMachine & ~Copyable> {
     // MARK: What is open
 
     /// The number of streams that are open.
-    package var count: Int { self.places.count }
+    package var count: Int { self.slots.count }
 
-    package func isOpen(_ id: StreamID) -> Bool { self.places[id] != nil }
+    package func isOpen(_ id: StreamID) -> Bool { self.slots[id] != nil }
 
-    /// The place and the party of a stream; nil if it is not open.
-    private func open(_ id: StreamID) -> (place: SlotKey, party: any StreamParty)? {
-        guard let place = self.places[id] else { return nil }
-        return self.opens.with(place) { (place, $0.party) }
+    /// The slot and the party of a stream; nil if it is not open.
+    private func open(_ id: StreamID) -> (slot: SlotKey, party: any StreamParty)? {
+        guard let slot = self.slots[id] else { return nil }
+        return self.opens.with(slot) { (slot, $0.party) }
     }
 
     /// Whether frames wait until the link accepts more.
@@ -114,7 +114,7 @@ package final class StreamShell<Machine: StreamMachine & ~Copyable> {
     @_specialize(where Machine == ClientStreams)
     @_specialize(where Machine == ServerStreams)
     package func add(_ party: any StreamParty, as id: StreamID, serial: UInt32) {
-        self.places[id] = self.opens.insert(OpenStream(party: party, serial: serial))
+        self.slots[id] = self.opens.insert(OpenStream(party: party, serial: serial))
         self.setTimer()
     }
 
@@ -152,59 +152,59 @@ package final class StreamShell<Machine: StreamMachine & ~Copyable> {
         switch action {
         case .item(let id, let item): self.arrived(item, id)
         case .itemsEnded(let id):
-            guard let (place, party) = self.open(id) else { return }
-            self.deliver(place, in: &turn)
+            guard let (slot, party) = self.open(id) else { return }
+            self.deliver(slot, in: &turn)
             party.port.inbox.finish { party.resume(.task($0), in: &turn) }
-        case .goOn(let id):
+        case .unblock(let id):
             guard let party = self.open(id)?.party else { return }
-            party.port.goOn()
+            party.port.unblock()
             self.settle(party, id, in: &turn)
             self.mustSend = true
         case .ended(let id, let end): self.ended(id, end, in: &turn)
-        case .whole(let frame): self.side?.received(whole: frame, in: &turn)
+        case .whole(let frame): self.side?.receivedPayload(frame, in: &turn)
         case .failed(let type, let serial, let failure):
-            self.side?.received(broken: failure, type: type, serial: serial, in: &turn)
+            self.side?.receivedBrokenPayload(failure, type: type, serial: serial, in: &turn)
         case .close(let fault): self.side?.faulted(fault, in: &turn)
         }
     }
 
     private func arrived(_ item: StreamItem, _ id: StreamID) {
         if self.lastItem?.id != id {
-            guard let place = self.places[id] else { return self.machine.release(id) }
-            self.lastItem = (id, place)
+            guard let slot = self.slots[id] else { return self.machine.release(id) }
+            self.lastItem = (id, slot)
         }
-        guard let place = self.lastItem?.place else { return }
-        let isFirst = self.opens.with(place) { open in
+        guard let slot = self.lastItem?.slot else { return }
+        let isFirst = self.opens.with(slot) { open in
             open.arrived.append(item)
             return open.arrived.count == 1
         }
-        if isFirst == true { self.arrivals.append(place) }
+        if isFirst == true { self.arrivals.append(slot) }
     }
 
     private func deliver(in turn: inout Turn) {
         guard !self.arrivals.isEmpty else { return }
-        for place in self.arrivals { self.deliver(place, in: &turn) }
+        for slot in self.arrivals { self.deliver(slot, in: &turn) }
         self.arrivals.removeAll(keepingCapacity: true)
     }
 
-    private func deliver(_ place: SlotKey, in turn: inout Turn) {
+    private func deliver(_ slot: SlotKey, in turn: inout Turn) {
         // Taken out, so that they are not copied.
         var items: Deque<StreamItem> = []
-        let party = self.opens.with(place) { open in
+        let party = self.opens.with(slot) { open in
             swap(&items, &open.arrived)
             return open.party
         }
         guard let party, !items.isEmpty else { return }
         party.received(&items, in: &turn)
-        self.opens.with(place) { if $0.arrived.isEmpty { swap(&$0.arrived, &items) } }
+        self.opens.with(slot) { if $0.arrived.isEmpty { swap(&$0.arrived, &items) } }
     }
 
     private func ended(_ id: StreamID, _ end: StreamEnd, in turn: inout Turn) {
-        guard let place = self.places.removeValue(forKey: id) else { return }
+        guard let slot = self.slots.removeValue(forKey: id) else { return }
         self.lastItem = nil
         // Before the end.
-        self.deliver(place, in: &turn)
-        guard let open = self.opens.remove(place) else { return }
+        self.deliver(slot, in: &turn)
+        guard let open = self.opens.remove(slot) else { return }
         open.party.ended(end, in: &turn)
         self.side?.ended(id, serial: open.serial, end, in: &turn)
     }
@@ -256,7 +256,7 @@ package final class StreamShell<Machine: StreamMachine & ~Copyable> {
         if bytes > 0, self.largestBurst != nil {
             // Senders that resume have more to send after this has been flushed.
             self.waitsForRoom = true
-            self.link.tellsOfRoom = true
+            self.link.reportsRoom = true
         }
         side.settled(in: &turn)
         return bytes > 0
@@ -277,7 +277,7 @@ package final class StreamShell<Machine: StreamMachine & ~Copyable> {
             bytes += frame.payload.readableBytes + Int(StreamFrames.overhead)
             self.link.send(frame, in: &turn)
         }
-        self.link.tellsOfRoom = self.waitsForRoom
+        self.link.reportsRoom = self.waitsForRoom
     }
 
     /// Sends the last frames, as many as one burst has, even if the link does not accept them now.
@@ -316,7 +316,7 @@ package final class StreamShell<Machine: StreamMachine & ~Copyable> {
         self.machine.connectionLost()
         while self.machine.nextAction() != nil {}
         self.opens = SlotTable()
-        (self.places, self.lastItem, self.arrivals) = ([:], nil, [])
+        (self.slots, self.lastItem, self.arrivals) = ([:], nil, [])
         self.waitsForRoom = false
         if let timer = self.timer.take() { self.link.loop.removeTimer(timer) }
         self.side = nil

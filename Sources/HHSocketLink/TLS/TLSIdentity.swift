@@ -111,27 +111,27 @@ private enum PEM {
     }
 
     private static func some(
-        in place: String,
+        in source: String,
         _ body: () throws -> [NIOSSLCertificate]
     ) throws(SocketError) -> [NIOSSLCertificate] {
-        let certificates = try self.read("certificates", from: place, body)
-        guard !certificates.isEmpty else { throw .invalid("there is no certificate in \(place); it takes PEM") }
+        let certificates = try self.read("certificates", from: source, body)
+        guard !certificates.isEmpty else { throw .invalid("there is no certificate in \(source); it takes PEM") }
         return certificates
     }
 
     /// - Parameter body: Reads the key, with a callback for its passphrase, which is never known.
     static func privateKey(
-        in place: String,
+        in source: String,
         _ body: (@escaping NIOSSLPassphraseCallback<[UInt8]>) throws -> NIOSSLPrivateKey
     ) throws(SocketError) -> NIOSSLPrivateKey {
         var isEncrypted = false
         do {
             return try body { _ in isEncrypted = true }
         } catch {
-            guard isEncrypted else { throw Self.failure("a private key", from: place, because: error) }
+            guard isEncrypted else { throw Self.failure("a private key", from: source, because: error) }
             throw .invalid(
                 """
-                the private key in \(place) is encrypted, which is not supported; openssl pkey -in FILE -out FILE writes \
+                the private key in \(source) is encrypted, which is not supported; openssl pkey -in FILE -out FILE writes \
                 it without a passphrase
                 """,
                 underlying: error
@@ -141,17 +141,17 @@ private enum PEM {
 
     private static func read<Value>(
         _ what: String,
-        from place: String,
+        from source: String,
         _ body: () throws -> Value
     ) throws(SocketError) -> Value {
         do {
             return try body()
         } catch {
-            throw Self.failure(what, from: place, because: error)
+            throw Self.failure(what, from: source, because: error)
         }
     }
 
-    private static func failure(_ what: String, from place: String, because error: any Error) -> SocketError {
-        .invalid("cannot read \(what) from \(place): \(error); check that it exists and is in PEM", underlying: error)
+    private static func failure(_ what: String, from source: String, because error: any Error) -> SocketError {
+        .invalid("cannot read \(what) from \(source): \(error); check that it exists and is in PEM", underlying: error)
     }
 }

@@ -66,7 +66,7 @@ package struct Slab<Element>: ~Copyable {
 /// Memory for values whose presence only the owner knows: it stores and removes them, and must remove all of them
 /// before the memory is released. Nothing is allocated for no values.
 @usableFromInline
-package struct Places<Element: ~Copyable>: ~Copyable {
+package struct Slots<Element: ~Copyable>: ~Copyable {
     @usableFromInline var base: UnsafeMutablePointer<Element>
     @usableFromInline var capacity: Int
 
@@ -81,7 +81,7 @@ package struct Places<Element: ~Copyable>: ~Copyable {
         if self.capacity > 0 { self.base.deallocate() }
     }
 
-    /// The place at an index from 0 to the last one passed to ``reserve(_:isUsed:)``.
+    /// The slot at an index from 0 to the last one passed to ``reserve(_:isUsed:)``.
     @inlinable
     @inline(__always)
     package subscript(index: Int) -> UnsafeMutablePointer<Element> {
@@ -103,8 +103,8 @@ package struct Places<Element: ~Copyable>: ~Copyable {
     mutating func grow(_ index: Int, _ isUsed: (Int) -> Bool) {
         let capacity = max(index + 1, self.capacity * 2)
         let larger = UnsafeMutablePointer<Element>.allocate(capacity: capacity)
-        for place in 0..<self.capacity where isUsed(place) {
-            (larger + place).moveInitialize(from: self.base + place, count: 1)
+        for slot in 0..<self.capacity where isUsed(slot) {
+            (larger + slot).moveInitialize(from: self.base + slot, count: 1)
         }
         if self.capacity > 0 { self.base.deallocate() }
         self.base = larger

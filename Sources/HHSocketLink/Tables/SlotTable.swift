@@ -58,7 +58,7 @@ package struct SlotTable<Element: ~Copyable>: ~Copyable {
 
     @usableFromInline var slots = Slab<Slot>()
     /// The memory of a free slot is not initialised.
-    @usableFromInline var elements = Places<Element>()
+    @usableFromInline var elements = Slots<Element>()
     /// The slot that became free last.
     @usableFromInline var firstFree = Self.none
     /// The generation of new slots, so that the keys of elements from before ``releaseMemory(keeping:)`` match none.
@@ -186,7 +186,7 @@ package struct SlotTable<Element: ~Copyable>: ~Copyable {
             self.firstGeneration = max(self.firstGeneration, self.slots[index].generation)
         }
         self.slots = Slab()
-        self.elements = Places()
+        self.elements = Slots()
         self.firstFree = Self.none
         return true
     }

@@ -96,8 +96,8 @@ package struct TransferPart: Hashable, Sendable {
     package static func items(offset: UInt64, of content: ByteBuffer) -> [ByteBuffer] {
         content.withUnsafeReadableBytes { bytes in
             Self.items(offset: offset, count: bytes.count) { memory, start in
-                let place = Int(start - offset)
-                memory.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[place..<(place + memory.count)]))
+                let position = Int(start - offset)
+                memory.copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[position..<(position + memory.count)]))
             }
         }
     }

@@ -20,7 +20,7 @@ package enum WebSocketInput: Hashable, Sendable {
 /// the same violation.
 ///
 /// A few compressed bytes may expand to many, and inflating them takes time: with a budget (``inflatedBudget``)
-/// ``next()`` returns nil although there is more to do, as ``hasMoreWork`` tells, until ``resumeWork()`` renews the
+/// ``next()`` returns nil although there is more to do, as ``hasMoreWork`` says, until ``resumeWork()`` renews the
 /// budget. Bytes that arrive meanwhile are kept.
 ///
 /// Copies share the state of the decompression, so only one of them may continue to decode.
@@ -433,8 +433,8 @@ package struct WebSocketDecoder: Sendable {
                 var (header, index, count, messages) = (first, 0, 0, 0)
                 while true {
                     let payload = UnsafeRawBufferPointer(rebasing: bytes[index..<index + header.length])
-                    let place = UnsafeMutableRawBufferPointer(rebasing: target[count..<count + header.length])
-                    if var mask = header.mask { mask.copy(payload, to: place) } else { place.copyMemory(from: payload) }
+                    let space = UnsafeMutableRawBufferPointer(rebasing: target[count..<count + header.length])
+                    if var mask = header.mask { mask.copy(payload, to: space) } else { space.copyMemory(from: payload) }
                     index += header.length
                     count += header.length
                     messages += 1

@@ -80,7 +80,7 @@ package struct WebSocketEncoder: Sendable {
     }
 
     /// Whether an uncompressed payload is sent unmasked: see ``SendBytes/append(_:masking:)``.
-    var leavesUnmasked: Bool { self.masks == nil }
+    var sendsUnmasked: Bool { self.masks == nil }
 
     /// Whether a payload of this length may be compressed.
     func mayCompress(length: Int) -> Bool { self.compression != nil && length >= self.minimumCompressedLength }

@@ -651,7 +651,7 @@ public struct FrameDecoder: Sendable {
         self.partial = ByteBuffer()
         self.input = ByteBuffer()
         self.block = ByteBuffer()
-        // What was looked up in the former input is no longer part of it.
+        // What was located in the former input is no longer part of it.
         self.appendCount &+= 1
     }
 
@@ -743,9 +743,9 @@ public struct FrameDecoder: Sendable {
     mutating func payload(at index: Int, _ length: Int) -> ByteBuffer {
         guard length > 0 else { return ByteBuffer() }
         if length > self.copyLimit { return self.input.getSlice(at: index, length: length) ?? ByteBuffer() }
-        let place = index - self.blockStart
-        if place + length > self.block.writerIndex || place < 0 { return self.copiedPayload(at: index, length) }
-        return self.block.getSlice(at: place, length: length) ?? ByteBuffer()
+        let position = index - self.blockStart
+        if position + length > self.block.writerIndex || position < 0 { return self.copiedPayload(at: index, length) }
+        return self.block.getSlice(at: position, length: length) ?? ByteBuffer()
     }
 
     /// Copies the payload at `index` together with the payloads that follow it.

@@ -160,5 +160,5 @@ struct HeaderField: Sendable {
     let offset: Int
     /// The position of a constant's bytes among those of all constants, or of a custom field's in
     /// ``Frame/customFields``.
-    let place: Int
+    let position: Int
 }

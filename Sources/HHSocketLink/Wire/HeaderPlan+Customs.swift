@@ -25,7 +25,7 @@ extension HeaderPlan {
                     """
                 )
             }
-            fields.replaceSubrange(custom.place..<custom.place + custom.width, with: value)
+            fields.replaceSubrange(custom.position..<custom.position + custom.width, with: value)
         }
         return fields
     }
@@ -37,8 +37,8 @@ extension HeaderPlan {
         for custom in self.customs {
             guard let source = plan.customs.first(where: { $0.name == custom.name }) else { continue }
             fields.replaceSubrange(
-                custom.place..<custom.place + custom.width,
-                with: request[source.place..<source.place + source.width]
+                custom.position..<custom.position + custom.width,
+                with: request[source.position..<source.position + source.width]
             )
         }
         return fields
@@ -48,7 +48,7 @@ extension HeaderPlan {
         guard self.customLength > 0 else { return [:] }
         let fields = self.zeros(over: fields)
         return Dictionary(
-            uniqueKeysWithValues: self.customs.map { ($0.name, Array(fields[$0.place..<$0.place + $0.width])) }
+            uniqueKeysWithValues: self.customs.map { ($0.name, Array(fields[$0.position..<$0.position + $0.width])) }
         )
     }
 

@@ -16,7 +16,7 @@ extension HeaderPlan {
             case .constant:
                 continue
             case .custom:
-                let name = self.customs.first { $0.place == field.place }?.name ?? "custom"
+                let name = self.customs.first { $0.position == field.position }?.name ?? "custom"
                 fields.append("\(name) \(FrameError.hex(Array(bytes[field.offset..<field.offset + field.width])))")
             case .type, .serial, .status, .length, .headerLength, .flags:
                 let value = field.code.load(bytes, at: field.offset)

@@ -111,9 +111,9 @@ extension HeaderPlan {
         at offset: Int
     ) throws(FrameError) {
         for index in 0..<min(field.width, bytes.count - offset)
-        where bytes[offset + index] != self.constants[field.place + index] {
+        where bytes[offset + index] != self.constants[field.position + index] {
             throw .wrongConstant(
-                expected: Array(self.constants[field.place..<field.place + field.width]),
+                expected: Array(self.constants[field.position..<field.position + field.width]),
                 received: Array(bytes[offset...offset + index]),
                 offset: offset
             )

@@ -9,7 +9,7 @@ final class HeaderPlan: Sendable {
         var name: String
         var width: Int
         /// The index of its bytes in ``Frame/customFields``.
-        var place: Int
+        var position: Int
     }
 
     /// A number with a fixed offset.
@@ -76,26 +76,26 @@ final class HeaderPlan: Sendable {
         for field in header {
             let code = NumberCode(field.number ?? .integer())
             let kind: HeaderField.Kind
-            var place = 0
+            var position = 0
             switch field.kind {
             case .word(.type, _): kind = .type
             case .word(.serial, _): kind = .serial
             case .word(.status, _): kind = .status
             case .word(.length, _): kind = .length
             case .headerLength(let upTo, _): (kind, longestAnnounced) = (.headerLength, upTo)
-            case .flags(let value, _): (kind, place) = (.flags, Int(value))
+            case .flags(let value, _): (kind, position) = (.flags, Int(value))
             case .constant(let bytes):
-                (kind, place) = (.constant, constants.count)
+                (kind, position) = (.constant, constants.count)
                 constants += bytes
             case .custom(let name, let width):
-                (kind, place) = (.custom, customLength)
-                customs.append(Custom(name: name, width: width, place: place))
+                (kind, position) = (.custom, customLength)
+                customs.append(Custom(name: name, width: width, position: position))
                 customLength += width
             }
             if field.number != nil { slots[kind] = Slot(offset: offset, code: code) }
             let width = field.width ?? 0
             fields.append(
-                HeaderField(kind: kind, code: code, width: width, offset: isFixed ? offset : -1, place: place)
+                HeaderField(kind: kind, code: code, width: width, offset: isFixed ? offset : -1, position: position)
             )
             offset += isFixed ? width : field.largestWidth
         }
@@ -226,9 +226,9 @@ final class HeaderPlan: Sendable {
 
     private func checkConstants(_ bytes: UnsafeRawBufferPointer) throws(FrameError) {
         for field in self.fields where field.kind == .constant {
-            for index in 0..<field.width where bytes[field.offset + index] != self.constants[field.place + index] {
+            for index in 0..<field.width where bytes[field.offset + index] != self.constants[field.position + index] {
                 throw .wrongConstant(
-                    expected: Array(self.constants[field.place..<field.place + field.width]),
+                    expected: Array(self.constants[field.position..<field.position + field.width]),
                     received: Array(bytes[field.offset..<field.offset + field.width]),
                     offset: field.offset
                 )
@@ -313,7 +313,7 @@ final class HeaderPlan: Sendable {
             var cursor = FieldCursor(self, bytes)
             while let field = cursor.next() {
                 guard field.kind == .custom else { continue }
-                target[field.place..<field.place + field.width]
+                target[field.position..<field.position + field.width]
                     .copyBytes(from: bytes[cursor.start..<cursor.start + field.width])
             }
         }
@@ -342,7 +342,7 @@ final class HeaderPlan: Sendable {
         case .length: return length
         case .headerLength: return UInt32(self.length)
         case .flags:
-            let value = UInt32(field.place)
+            let value = UInt32(field.position)
             guard isPush, let flag = self.pushFlag else { return value }
             return value & ~flag.mask | flag.value
         case .constant, .custom: return 0
@@ -377,12 +377,12 @@ final class HeaderPlan: Sendable {
             switch field.kind {
             case .constant:
                 width = field.width
-                for index in 0..<width { bytes[offset + index] = self.constants[field.place + index] }
+                for index in 0..<width { bytes[offset + index] = self.constants[field.position + index] }
             case .custom:
                 width = field.width
                 let target = UnsafeMutableRawBufferPointer(rebasing: bytes[offset..<offset + width])
-                if let custom, custom.count >= field.place + width {
-                    target.copyBytes(from: custom[field.place..<field.place + width])
+                if let custom, custom.count >= field.position + width {
+                    target.copyBytes(from: custom[field.position..<field.position + width])
                 } else {
                     target.initializeMemory(as: UInt8.self, repeating: 0)
                 }

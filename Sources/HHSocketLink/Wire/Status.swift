@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The outcome of a request: the `status` word of a response or push frame.
 ///
-/// Anything but ``ok`` is an error, including unlisted statuses. ``mayHaveBeenExecuted`` and ``isTransient`` tell
+/// Anything but ``ok`` is an error, including unlisted statuses. ``mayHaveBeenExecuted`` and ``isTransient`` say
 /// whether the request may have been executed, and whether a later attempt may succeed.
 public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
     public let rawValue: UInt32

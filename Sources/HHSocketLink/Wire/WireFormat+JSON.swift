@@ -52,21 +52,21 @@ extension WireFormat: Codable {
     }
 
     private static func message(of error: DecodingError) -> String {
-        func place(_ context: DecodingError.Context) -> String {
+        func location(_ context: DecodingError.Context) -> String {
             let path = context.codingPath.map { $0.intValue.map(String.init) ?? $0.stringValue }
             return path.isEmpty ? "" : " at \(path.joined(separator: "."))"
         }
         switch error {
         case .keyNotFound(let key, let context):
-            return "the description of the wire format has no \(key.stringValue)\(place(context))"
+            return "the description of the wire format has no \(key.stringValue)\(location(context))"
         case .typeMismatch(let type, let context):
-            return "the description of the wire format is wrong\(place(context)): expected \(Self.kind(of: type))"
+            return "the description of the wire format is wrong\(location(context)): expected \(Self.kind(of: type))"
         case .valueNotFound(let type, let context):
             return
-                "the description of the wire format is wrong\(place(context)): expected "
+                "the description of the wire format is wrong\(location(context)): expected "
                 + "\(Self.kind(of: type)), found null"
         case .dataCorrupted(let context):
-            return "the description of the wire format is wrong\(place(context)): \(context.debugDescription)"
+            return "the description of the wire format is wrong\(location(context)): \(context.debugDescription)"
         @unknown default:
             return "the description of the wire format is wrong: \(error)"
         }

@@ -17,22 +17,22 @@ extension WireFormat.Layout {
 
     private func validateHeader(_ direction: FrameDirection) throws(WireFormatError) {
         let fields = self.header(direction)
-        let place = direction == .request ? "the request's header" : "the response's header"
-        try Self.validateFields(fields, place)
+        let part = direction == .request ? "the request's header" : "the response's header"
+        try Self.validateFields(fields, part)
         if self.tail != nil, fields.number(of: .type) == nil {
-            throw WireFormatError(.tailWithoutType, "the tail repeats the type, but \(place) has none")
+            throw WireFormatError(.tailWithoutType, "the tail repeats the type, but \(part) has none")
         }
         var needed: [(WireFormat.Field.Word, WireFormatError.Rule)] = [
             (.serial, .serialMissing), (.length, .lengthMissing),
         ]
         if direction == .request { needed.insert((.type, .typeMissing), at: 0) }
         for (word, rule) in needed where fields.number(of: word) == nil {
-            throw WireFormatError(rule, "\(place) has no \(word.rawValue); every frame needs one")
+            throw WireFormatError(rule, "\(part) has no \(word.rawValue); every frame needs one")
         }
-        try self.validateLengths(fields, place)
+        try self.validateLengths(fields, part)
     }
 
-    private static func validateFields(_ fields: [WireFormat.Field], _ place: String) throws(WireFormatError) {
+    private static func validateFields(_ fields: [WireFormat.Field], _ part: String) throws(WireFormatError) {
         var once: Set<String> = []
         var names: Set<String> = []
         var length = 0
@@ -47,47 +47,47 @@ extension WireFormat.Layout {
                 name = "flags"
             case .constant(let bytes):
                 name = nil
-                try require(!bytes.isEmpty, or: .constantEmpty, "a constant in \(place) has no bytes; leave it out")
+                try require(!bytes.isEmpty, or: .constantEmpty, "a constant in \(part) has no bytes; leave it out")
             case .custom(let custom, let width):
                 name = nil
                 guard !custom.isEmpty else {
-                    throw WireFormatError(.customNameEmpty, "a custom field in \(place) has no name to fill it in by")
+                    throw WireFormatError(.customNameEmpty, "a custom field in \(part) has no name to fill it in by")
                 }
                 guard names.insert(custom).inserted else {
-                    throw WireFormatError(.customNameTwice, "\(place) has two custom fields called \(custom)")
+                    throw WireFormatError(.customNameTwice, "\(part) has two custom fields called \(custom)")
                 }
                 try require(
                     width > 0,
                     or: .customWidth,
-                    "the custom field \(custom) in \(place) is \(width) bytes wide; 1 is the least"
+                    "the custom field \(custom) in \(part) is \(width) bytes wide; 1 is the least"
                 )
             }
             if let name, !once.insert(name).inserted {
-                throw WireFormatError(.fieldTwice, "\(place) has the field \(name) twice")
+                throw WireFormatError(.fieldTwice, "\(part) has the field \(name) twice")
             }
             if let number = field.number {
                 try Self.validate(
                     number,
                     named: name ?? "number",
-                    in: place,
+                    in: part,
                     followedBy: fields.dropFirst(index + 1).first
                 )
             }
             // Each summand is checked, so that the sum cannot overflow.
-            guard field.largestWidth <= WireFormat.maximumHeaderLength else { throw Self.tooLong(place) }
+            guard field.largestWidth <= WireFormat.maximumHeaderLength else { throw Self.tooLong(part) }
             length += field.largestWidth
-            guard length <= WireFormat.maximumHeaderLength else { throw Self.tooLong(place) }
+            guard length <= WireFormat.maximumHeaderLength else { throw Self.tooLong(part) }
         }
     }
 
-    private static func tooLong(_ place: String) -> WireFormatError {
-        WireFormatError(.headerTooLong, "\(place) has more than \(WireFormat.maximumHeaderLength) bytes")
+    private static func tooLong(_ part: String) -> WireFormatError {
+        WireFormatError(.headerTooLong, "\(part) has more than \(WireFormat.maximumHeaderLength) bytes")
     }
 
     private static func validate(
         _ number: WireFormat.Number,
         named name: String,
-        in place: String,
+        in part: String,
         followedBy next: WireFormat.Field?
     ) throws(WireFormatError) {
         switch number.kind {
@@ -95,13 +95,13 @@ extension WireFormat.Layout {
             try require(
                 [1, 2, 3, 4, 8].contains(bytes),
                 or: .numberWidth,
-                "the \(name) in \(place) is an integer of \(bytes) bytes; 1, 2, 3, 4 and 8 are possible"
+                "the \(name) in \(part) is an integer of \(bytes) bytes; 1, 2, 3, 4 and 8 are possible"
             )
         case .digits(_, let count?):
             try require(
                 (1...20).contains(count),
                 or: .numberWidth,
-                "the \(name) in \(place) is a number of \(count) digits; 1 to 20 are possible"
+                "the \(name) in \(part) is a number of \(count) digits; 1 to 20 are possible"
             )
         case .digits(let radix, nil):
             guard case .constant(let separator)? = next?.kind, let first = separator.first,
@@ -110,7 +110,7 @@ extension WireFormat.Layout {
                 throw WireFormatError(
                     .numberWithoutEnd,
                     """
-                    the \(name) in \(place) has as many digits as it needs; behind it goes a constant that begins with \
+                    the \(name) in \(part) has as many digits as it needs; behind it goes a constant that begins with \
                     no \(radix.rawValue) digit, so that it can be told where the number ends
                     """
                 )
@@ -119,13 +119,13 @@ extension WireFormat.Layout {
     }
 
     /// The length, and the length of the header.
-    private func validateLengths(_ fields: [WireFormat.Field], _ place: String) throws(WireFormatError) {
+    private func validateLengths(_ fields: [WireFormat.Field], _ part: String) throws(WireFormatError) {
         let isVariable = fields.contains { $0.width == nil }
         if self.lengthCounts == .frame, fields.number(of: .length)?.width == nil {
             throw WireFormatError(
                 .lengthCountsItself,
                 """
-                the length in \(place) counts the whole frame, and so its own digits, of which there are as many as it \
+                the length in \(part) counts the whole frame, and so its own digits, of which there are as many as it \
                 needs; give it a fixed width
                 """
             )
@@ -135,13 +135,13 @@ extension WireFormat.Layout {
             try require(
                 !isVariable,
                 or: .headerLengthVariable,
-                "\(place) announces its own length, but has a number without a fixed width"
+                "\(part) announces its own length, but has a number without a fixed width"
             )
             try require(
                 (length...WireFormat.maximumHeaderLength).contains(upTo) && upTo <= number.largest,
                 or: .headerLengthLimit,
                 """
-                \(place) has \(length) bytes, and header lengths up to \(upTo) are accepted; that must be from \
+                \(part) has \(length) bytes, and header lengths up to \(upTo) are accepted; that must be from \
                 \(length) to \(min(WireFormat.maximumHeaderLength, Int(number.largest)))
                 """
             )
@@ -327,7 +327,7 @@ extension WireFormat.Layout {
             )
             try require(
                 heartbeat.pingStatus != .ok && heartbeat.pingStatus.rawValue != self.okStatus,
-                or: .pingLooksLikeAnswer,
+                or: .pingResemblesAnswer,
                 "both sides ping, and a ping's status, \(heartbeat.pingStatus), is that of success"
             )
         }

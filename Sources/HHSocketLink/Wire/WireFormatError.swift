@@ -8,7 +8,7 @@ public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertibl
             case constantEmpty, customNameEmpty, customNameTwice, customWidth, headerTooLong, headerLengthLimit
             case checksumTooWide, checksumFieldWidth, tailWithoutType
             case serialZero, noApplicationTypes, okStatusWithoutStatus
-            case bothPingWithoutStatus, pingLooksLikeAnswer, heartbeatSerial, heartbeatIsCancel
+            case bothPingWithoutStatus, pingResemblesAnswer, heartbeatSerial, heartbeatIsCancel
             case pushIsResponse, pushWithoutType, pushWithoutFlags, pushTypes
             case numberWidth, numberWithoutEnd, lengthCountsItself, headerLengthVariable, bodyEndLength
             case valueTooLarge, statusMeansTwo, codec
@@ -60,7 +60,7 @@ public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertibl
         /// If both sides ping, a status or a different type distinguishes pings from answers.
         public static let bothPingWithoutStatus = Self(.bothPingWithoutStatus)
         /// A ping's status is neither 200 nor the one that means success, where both sides ping.
-        public static let pingLooksLikeAnswer = Self(.pingLooksLikeAnswer)
+        public static let pingResemblesAnswer = Self(.pingResemblesAnswer)
         /// The serial of a ping is one of the serials that heartbeats may have.
         public static let heartbeatSerial = Self(.heartbeatSerial)
         /// Heartbeat and cancel have different types.

@@ -54,22 +54,22 @@ extension VarintCoding {
             return
         }
         values = [Value](unsafeUninitializedCapacity: count) { memory, initialized in
-            guard var place = memory.baseAddress else { return }
-            let last = place + count
+            guard var target = memory.baseAddress else { return }
+            let last = target + count
             var next = decoder.cursor
             // The last byte of the range ends a number, so no number extends beyond it.
-            while place < last {
+            while target < last {
                 var value = UInt64(next[0])
                 if value < 0x80 {
                     next += 1
                     // Small numbers often occur together.
-                    while last - place > 8,
+                    while last - target > 8,
                         UnsafeRawPointer(next).loadUnaligned(as: UInt64.self) & 0x8080_8080_8080_8080 == 0
                     {
-                        place.initialize(to: Self.value(value))
-                        for index in 0..<7 { (place + 1 + index).initialize(to: Self.value(UInt64(next[index]))) }
+                        target.initialize(to: Self.value(value))
+                        for index in 0..<7 { (target + 1 + index).initialize(to: Self.value(UInt64(next[index]))) }
                         value = UInt64(next[7])
-                        place += 8
+                        target += 8
                         next += 8
                     }
                 } else {
@@ -90,11 +90,11 @@ extension VarintCoding {
                         }
                     }
                 }
-                place.initialize(to: Self.value(value))
-                place += 1
+                target.initialize(to: Self.value(value))
+                target += 1
             }
             if !decoder.hasFailed { decoder.cursor = next }
-            initialized = place - (last - count)
+            initialized = target - (last - count)
         }
     }
 

@@ -26,7 +26,7 @@ extension MessageDecoder {
     /// Continues after the message that was entered.
     @inlinable
     @inline(__always)
-    mutating func leave(to outer: UnsafePointer<UInt8>, isLevel: Bool = true) {
+    mutating func exit(to outer: UnsafePointer<UInt8>, isLevel: Bool = true) {
         if isLevel { self.levels += 1 }
         self.end = outer
         if self.hasFailed { self.cursor = outer }
@@ -113,7 +113,7 @@ extension MessageDecoder {
             default: self.skip(tag)
             }
         }
-        self.leave(to: outer, isLevel: false)
+        self.exit(to: outer, isLevel: false)
         if self.hasFailed { return self.attribute(toFieldAt: field) }
         self.chargeForEntry(of: map)
         map[key] = value
@@ -144,7 +144,7 @@ extension MessageDecoder {
             default: self.skip(tag)
             }
         }
-        self.leave(to: outer, isLevel: false)
+        self.exit(to: outer, isLevel: false)
         if self.hasFailed { return self.attribute(toFieldAt: field) }
         guard isKnown else { return self.keep(field, in: &unknown) }
         self.chargeForEntry(of: map)
@@ -172,7 +172,7 @@ extension MessageDecoder {
             default: self.skip(tag)
             }
         }
-        self.leave(to: outer)
+        self.exit(to: outer)
         if self.hasFailed { return self.attribute(toFieldAt: field) }
         self.chargeForEntry(of: map)
         map[key] = value ?? Message()
@@ -193,6 +193,6 @@ extension ProtobufMessage {
         guard let outer = decoder.enter() else { return }
         self.decode(from: &decoder)
         if decoder.hasFailed { decoder.attribute(to: Self.messageDescriptor) }
-        decoder.leave(to: outer)
+        decoder.exit(to: outer)
     }
 }

@@ -31,7 +31,7 @@ extension MessageDecoder {
     public mutating func packed<Coding: PackedCoding>(_ values: inout [Coding.Value], _ coding: Coding.Type) {
         guard let outer = self.enter(isLevel: false) else { return }
         Coding.decodePacked(&values, from: &self)
-        self.leave(to: outer, isLevel: false)
+        self.exit(to: outer, isLevel: false)
     }
 
     // MARK: Enumerations
@@ -86,6 +86,6 @@ extension MessageDecoder {
                 self.keep(tag >> 3, varint: UnsafeBufferPointer(start: start, count: self.cursor - start), in: &unknown)
             }
         }
-        self.leave(to: outer, isLevel: false)
+        self.exit(to: outer, isLevel: false)
     }
 }

@@ -59,12 +59,12 @@ public struct MessageDecoder: ~Copyable {
 
     /// Records an error, and ends the decoding.
     ///
-    /// - Parameter place: The place of the error; nil if it has none.
+    /// - Parameter position: The position of the error; nil if it has none.
     @usableFromInline
     @inline(never)
-    mutating func fail(_ reason: MessageError.Reason, at place: UnsafePointer<UInt8>?) {
+    mutating func fail(_ reason: MessageError.Reason, at position: UnsafePointer<UInt8>?) {
         if self.failure == nil {
-            self.failure = CodingFailure(MessageError(reason, in: "", at: place.map { $0 - self.start }))
+            self.failure = CodingFailure(MessageError(reason, in: "", at: position.map { $0 - self.start }))
             self.attribute(toFieldAt: self.field)
         }
         self.cursor = self.end

@@ -55,7 +55,7 @@ extension DynamicMessage {
                     self.append(value, index, from: &decoder)
                 }
             }
-            decoder.leave(to: outer, isLevel: false)
+            decoder.exit(to: outer, isLevel: false)
         default: decoder.unknown(tag, &self.unknownFields)
         }
     }
@@ -124,7 +124,7 @@ extension DynamicMessage {
             let isLevel = !self.descriptor.isMapEntry || self.descriptor.fields.contains { $0.kind == .message }
             guard let outer = decoder.enter(isLevel: isLevel) else { return }
             self.decode(from: &decoder)
-            decoder.leave(to: outer, isLevel: isLevel)
+            decoder.exit(to: outer, isLevel: isLevel)
         }
     }
 

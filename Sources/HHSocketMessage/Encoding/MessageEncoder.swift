@@ -64,7 +64,7 @@ public struct MessageEncoder: ~Copyable {
     @inline(__always)
     mutating func prepend(varint value: UInt64) {
         if value < 0x80 {
-            if let place = self.take(1) { place.pointee = UInt8(truncatingIfNeeded: value) }
+            if let target = self.take(1) { target.pointee = UInt8(truncatingIfNeeded: value) }
         } else {
             self.prepend(longVarint: value)
         }
@@ -74,28 +74,28 @@ public struct MessageEncoder: ~Copyable {
     @inline(never)
     mutating func prepend(longVarint value: UInt64) {
         let count = (70 - (value | 1).leadingZeroBitCount) / 7
-        guard var place = self.take(count) else { return }
+        guard var target = self.take(count) else { return }
         var rest = value
         while rest >= 0x80 {
-            place.pointee = UInt8(truncatingIfNeeded: rest) | 0x80
-            place += 1
+            target.pointee = UInt8(truncatingIfNeeded: rest) | 0x80
+            target += 1
             rest >>= 7
         }
-        place.pointee = UInt8(truncatingIfNeeded: rest)
+        target.pointee = UInt8(truncatingIfNeeded: rest)
     }
 
     @inlinable
     @inline(__always)
     mutating func prepend(fixed value: some FixedWidthInteger & BitwiseCopyable) {
         let count = value.bitWidth / 8
-        guard let place = self.take(count) else { return }
-        UnsafeMutableRawPointer(place).storeBytes(of: value.littleEndian, as: type(of: value))
+        guard let target = self.take(count) else { return }
+        UnsafeMutableRawPointer(target).storeBytes(of: value.littleEndian, as: type(of: value))
     }
 
     @inlinable
     mutating func prepend(bytes: UnsafeRawBufferPointer) {
-        guard let source = bytes.baseAddress, bytes.count > 0, let place = self.take(bytes.count) else { return }
-        UnsafeMutableRawPointer(place).copyMemory(from: source, byteCount: bytes.count)
+        guard let source = bytes.baseAddress, bytes.count > 0, let target = self.take(bytes.count) else { return }
+        UnsafeMutableRawPointer(target).copyMemory(from: source, byteCount: bytes.count)
     }
 
     mutating func prepend(text: String) {

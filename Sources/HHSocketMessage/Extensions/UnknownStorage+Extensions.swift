@@ -75,7 +75,7 @@ extension UnknownStorage {
             guard tag & 7 == 2 else { return false }
             guard let outer = decoder.enter(isLevel: false) else { return true }
             while decoder.cursor < decoder.end { body(&decoder) }
-            decoder.leave(to: outer, isLevel: false)
+            decoder.exit(to: outer, isLevel: false)
             return true
         }
     }

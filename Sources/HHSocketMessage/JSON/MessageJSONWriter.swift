@@ -114,15 +114,15 @@ package struct MessageJSONWriter {
         guard let type = field.message else { return .null }
         var members: [JSONValue.Member] = []
         // The last of several entries with the same key counts.
-        var places: [String: Int] = [:]
+        var indices: [String: Int] = [:]
         for case .message(let entry) in values {
             let key = MapKey.text(Self.value(entry, 0))
             let value = self.at(.key(key)) { $0.json(Self.value(entry, 1), type.fields[1]) }
             let member = JSONValue.Member(name: key, value: value)
-            if let place = places[key] {
-                members[place] = member
+            if let index = indices[key] {
+                members[index] = member
             } else {
-                places[key] = members.count
+                indices[key] = members.count
                 members.append(member)
             }
         }

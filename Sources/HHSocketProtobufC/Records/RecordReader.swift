@@ -16,19 +16,19 @@ struct RecordReader {
         let descriptor = self.plan.pointee.descriptor
         var message = DynamicMessage(descriptor)
         for (index, field) in descriptor.fields.enumerated() {
-            let place = self.plan.pointee.fields + index
-            let slot = self.memory + Int(place.pointee.value)
-            if place.pointee.isRepeated {
-                let count = self.memory.load(fromByteOffset: Int(place.pointee.quantifier), as: Int.self)
+            let fieldPlan = self.plan.pointee.fields + index
+            let slot = self.memory + Int(fieldPlan.pointee.value)
+            if fieldPlan.pointee.isRepeated {
+                let count = self.memory.load(fromByteOffset: Int(fieldPlan.pointee.quantifier), as: Int.self)
                 guard count > 0, let start = slot.load(as: UnsafeRawPointer?.self) else { continue }
                 var values: [DynamicValue] = []
                 values.reserveCapacity(count)
                 for number in 0..<count {
-                    values.append(self.value(at: start + number * field.kind.size, place))
+                    values.append(self.value(at: start + number * field.kind.size, fieldPlan))
                 }
                 message.set(index, values)
-            } else if self.holds(place, slot) {
-                let value = self.value(at: slot, place)
+            } else if self.holds(fieldPlan, slot) {
+                let value = self.value(at: slot, fieldPlan)
                 if field.presence != .implicit || !value.isZero { message.set(index, value) }
             }
         }
@@ -41,19 +41,19 @@ struct RecordReader {
     }
 
     /// Whether a field that is not repeated has a value.
-    private func holds(_ place: UnsafePointer<FieldPlan>, _ slot: UnsafeRawPointer) -> Bool {
-        let quantifier = self.memory.load(fromByteOffset: Int(place.pointee.quantifier), as: UInt32.self)
-        switch place.pointee.shape {
-        case .oneof: return quantifier == place.pointee.number
+    private func holds(_ fieldPlan: UnsafePointer<FieldPlan>, _ slot: UnsafeRawPointer) -> Bool {
+        let quantifier = self.memory.load(fromByteOffset: Int(fieldPlan.pointee.quantifier), as: UInt32.self)
+        switch fieldPlan.pointee.shape {
+        case .oneof: return quantifier == fieldPlan.pointee.number
         // libprotobuf-c sets no flag for messages and required fields.
-        case _ where place.pointee.kind == .message: return slot.load(as: UnsafeRawPointer?.self) != nil
+        case _ where fieldPlan.pointee.kind == .message: return slot.load(as: UnsafeRawPointer?.self) != nil
         case .required: return true
         case .singular, .repeated, .packed: return quantifier != 0
         }
     }
 
-    private func value(at slot: UnsafeRawPointer, _ place: UnsafePointer<FieldPlan>) -> DynamicValue {
-        switch place.pointee.kind {
+    private func value(at slot: UnsafeRawPointer, _ fieldPlan: UnsafePointer<FieldPlan>) -> DynamicValue {
+        switch fieldPlan.pointee.kind {
         case .int32, .sint32, .sfixed32, .enum: return .int32(slot.load(as: Int32.self))
         case .int64, .sint64, .sfixed64: return .int64(slot.load(as: Int64.self))
         case .uint32, .fixed32: return .uint32(slot.load(as: UInt32.self))
@@ -66,7 +66,7 @@ struct RecordReader {
         case .bytes: return .bytes(Data(slot.load(as: RecordBytes.self).buffer))
         case .message:
             // It exists: callers have checked, and elements of arrays always have one.
-            guard let record = slot.load(as: UnsafeRawPointer?.self), let plan = place.pointee.message else {
+            guard let record = slot.load(as: UnsafeRawPointer?.self), let plan = fieldPlan.pointee.message else {
                 return .message(DynamicMessage(MessageDescriptor("", [])))
             }
             return .message(RecordReader(record, plan).message)

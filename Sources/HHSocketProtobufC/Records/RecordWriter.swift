@@ -19,21 +19,21 @@ struct RecordWriter {
     /// Stores the fields of a message, which has its required fields and is not too deep.
     func fill(_ message: DynamicMessage) {
         for (index, field) in message.descriptor.fields.enumerated() {
-            let place = self.plan.pointee.fields + index
+            let fieldPlan = self.plan.pointee.fields + index
             switch message[index] {
             case .value(let value):
                 if field.presence == .implicit, value.isZero { continue }
-                self.store(value, at: self.memory + Int(place.pointee.value), place)
-                let quantifier = place.pointee.shape == .oneof ? place.pointee.number : 1
-                self.memory.storeBytes(of: quantifier, toByteOffset: Int(place.pointee.quantifier), as: UInt32.self)
+                self.store(value, at: self.memory + Int(fieldPlan.pointee.value), fieldPlan)
+                let quantifier = fieldPlan.pointee.shape == .oneof ? fieldPlan.pointee.number : 1
+                self.memory.storeBytes(of: quantifier, toByteOffset: Int(fieldPlan.pointee.quantifier), as: UInt32.self)
             case .values(let values):
                 let start = self.arena.take(values.count * field.kind.size)
                 for (number, value) in values.enumerated() {
-                    self.store(value, at: start + number * field.kind.size, place)
+                    self.store(value, at: start + number * field.kind.size, fieldPlan)
                 }
-                let offset = Int(place.pointee.value)
+                let offset = Int(fieldPlan.pointee.value)
                 self.memory.storeBytes(of: start, toByteOffset: offset, as: UnsafeMutableRawPointer.self)
-                self.memory.storeBytes(of: values.count, toByteOffset: Int(place.pointee.quantifier), as: Int.self)
+                self.memory.storeBytes(of: values.count, toByteOffset: Int(fieldPlan.pointee.quantifier), as: Int.self)
             case nil: break
             }
         }
@@ -43,7 +43,7 @@ struct RecordWriter {
     private func store(
         _ value: DynamicValue,
         at slot: UnsafeMutableRawPointer,
-        _ place: UnsafePointer<FieldPlan>
+        _ fieldPlan: UnsafePointer<FieldPlan>
     ) {
         switch value {
         case .int32(let value): slot.storeBytes(of: value, as: Int32.self)
@@ -62,7 +62,7 @@ struct RecordWriter {
         case .bytes(let value):
             slot.storeBytes(of: value.withUnsafeBytes { self.arena.copy($0) }, as: RecordBytes.self)
         case .message(let message):
-            guard let plan = place.pointee.message else { return }
+            guard let plan = fieldPlan.pointee.message else { return }
             let inner = RecordWriter(plan, self.arena)
             slot.storeBytes(of: inner.memory, as: UnsafeMutableRawPointer.self)
             inner.fill(message)

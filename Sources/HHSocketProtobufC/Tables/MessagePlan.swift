@@ -54,9 +54,9 @@ struct FieldPlan {
 
 extension FieldPlan {
     /// - Parameter messages: The number of singular message fields before this one; updated for this one.
-    init(_ field: FieldDescriptor, at place: RecordLayout.Place, messages: inout UInt8) {
-        self.value = Int32(place.value)
-        self.quantifier = Int32(place.quantifier)
+    init(_ field: FieldDescriptor, at position: RecordLayout.Position, messages: inout UInt8) {
+        self.value = Int32(position.value)
+        self.quantifier = Int32(position.quantifier)
         self.number = field.number
         self.kind = field.kind
         self.isClosed = field.enumeration?.isClosed == true

@@ -59,7 +59,7 @@ final class MessageTable: AtomicReference, @unchecked Sendable {
         var messages: UInt8 = 0
         let plans = UnsafeMutablePointer<FieldPlan>.allocate(capacity: fields.count)
         for (index, field) in fields.enumerated() {
-            (plans + index).initialize(to: FieldPlan(field, at: layout.place(field), messages: &messages))
+            (plans + index).initialize(to: FieldPlan(field, at: layout.position(field), messages: &messages))
         }
         let table = ProtobufCDescriptor(plans, count: fields.count, recordLength: layout.length)
         let plan = UnsafeMutablePointer<MessagePlan>.allocate(capacity: 1)

@@ -4,7 +4,7 @@ import HHSocketMessage
 /// Computes the offsets of the fields in a record, like those of the structs that protobuf-c's generator writes.
 struct RecordLayout {
     /// The offsets of a field in a record, in bytes.
-    struct Place: Hashable {
+    struct Position: Hashable {
         var value: Int
         /// The offset of the 32-bit presence flag, of the count (a word) of a repeated field, or of the 32-bit number
         /// of the field that a oneof holds.
@@ -14,7 +14,7 @@ struct RecordLayout {
     private static let word = MemoryLayout<Int>.size
 
     private var end = MemoryLayout<RecordHeader>.size
-    private var oneofs: [Place?]
+    private var oneofs: [Position?]
 
     init(oneofs: Int) {
         self.oneofs = Array(repeating: nil, count: oneofs)
@@ -23,7 +23,7 @@ struct RecordLayout {
     /// The length of the record with the fields placed so far.
     var length: Int { Self.rounded(self.end, to: Self.word) }
 
-    mutating func place(_ field: FieldDescriptor) -> Place {
+    mutating func position(_ field: FieldDescriptor) -> Position {
         switch field.presence {
         case .implicit, .explicit, .required:
             let flag = self.take(4)
@@ -32,12 +32,12 @@ struct RecordLayout {
             let count = self.take(Self.word)
             return .init(value: self.take(Self.word), quantifier: count)
         case .oneof(let index):
-            // All fields of a oneof share one place, large enough for the largest.
-            if let place = self.oneofs[index] { return place }
+            // All fields of a oneof share one slot, large enough for the largest.
+            if let position = self.oneofs[index] { return position }
             let number = self.take(4)
-            let place = Place(value: self.take(max(8, 2 * Self.word), alignment: 8), quantifier: number)
-            self.oneofs[index] = place
-            return place
+            let position = Position(value: self.take(max(8, 2 * Self.word), alignment: 8), quantifier: number)
+            self.oneofs[index] = position
+            return position
         }
     }
 

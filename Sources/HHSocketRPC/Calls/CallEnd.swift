@@ -315,7 +315,7 @@ final class CallFlight: @unchecked Sendable {
     // MARK: Sizes and times
 
     /// Records that the request's first bytes are being sent.
-    func leaves(at time: NIODeadline) { self.current.record.sent = .init(time) }
+    func sendingBegan(at time: NIODeadline) { self.current.record.sent = .init(time) }
 
     /// Records that `payloadBytes` of the payload have been sent. Returns whether those are all.
     fileprivate func sent(payloadBytes: Int, in turn: inout Turn) -> Bool {
@@ -368,8 +368,8 @@ struct AnsweredHandler: TurnHandler {
         self.answer = Answer(handler: handler, response: response)
     }
 
-    static func run(at place: UnsafeMutableRawPointer) {
-        place.assumingMemoryBound(to: Answer.self).move().run()
+    static func run(at pointer: UnsafeMutableRawPointer) {
+        pointer.assumingMemoryBound(to: Answer.self).move().run()
     }
 }
 
@@ -378,8 +378,8 @@ struct AnsweredWaiter: TurnHandler {
     let continuation: CallEnd.Waiter
     let response: SocketResponse
 
-    static func run(at place: UnsafeMutableRawPointer) {
-        place.takeHandler(Self.self).run()
+    static func run(at pointer: UnsafeMutableRawPointer) {
+        pointer.takeHandler(Self.self).run()
     }
 
     private consuming func run() {
@@ -392,8 +392,8 @@ struct CompletedWaiter: TurnHandler {
     let continuation: CallEnd.Waiter
     let outcome: CallOutcome
 
-    static func run(at place: UnsafeMutableRawPointer) {
-        let completed = place.takeHandler(Self.self)
+    static func run(at pointer: UnsafeMutableRawPointer) {
+        let completed = pointer.takeHandler(Self.self)
         completed.continuation.resume(returning: completed.outcome)
     }
 }

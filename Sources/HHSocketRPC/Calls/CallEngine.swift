@@ -192,7 +192,7 @@ final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable 
     /// The general path is the rest of ``start(_:in:)``: it adds the call to the table, begins an attempt, puts the
     /// request into its envelope, makes a frame, and sends it.
     private func isSentOnFastPath(_ task: SocketTask, from state: SocketTask.State, in turn: inout Turn) -> Bool {
-        guard self.traits.isPlain, self.canSendOnFastPath(task.originalRequest), task.leaves(from: state) else {
+        guard self.traits.isPlain, self.canSendOnFastPath(task.originalRequest), task.startSentWhole(from: state) else {
             return false
         }
         let identifier = task.identifierToCancel
@@ -225,7 +225,7 @@ final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable 
     @inline(__always)
     func send(_ request: consuming SocketRequest, _ end: consuming CallEnd, identifier: Int, in turn: inout Turn) {
         let key = self.sendNow(request, end, identifier: identifier, in: &turn)
-        self.hot.table.place(of: key).initialize(to: request)
+        self.hot.table.slot(of: key).initialize(to: request)
     }
 
     /// Sends a request with the next flush, and enters its call.
@@ -279,7 +279,7 @@ final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable 
         do throws(SocketError) {
             try self.rules.check(frame)
             if try self.rules.send(frame, priority, on: connection.link, connection.endpoint, in: &turn) {
-                self.leaves(serial, on: connection.id, in: &turn)
+                self.sendingBegan(serial, on: connection.id, in: &turn)
             } else {
                 self.isQueued(key)
             }
@@ -507,7 +507,7 @@ final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable 
         do throws(SocketError) {
             let (carrier, connection) = (self.carrier(of: flight), self.links.current)
             switch try carrier.carry(departure, serial: serial, on: connection, for: self, in: &turn) {
-            case .sent: self.leaves(serial, on: self.hot.table.connection, in: &turn)
+            case .sent: self.sendingBegan(serial, on: self.hot.table.connection, in: &turn)
             case .queued: self.isQueued(key)
             case .reported: break
             case .parked: self.park(flight, key, in: &turn)
@@ -564,19 +564,19 @@ final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable 
     func willSend(type: UInt32, serial: UInt32, on id: ConnectionID, in turn: inout Turn) -> Bool {
         guard self.format.isApplicationType(type & ~self.traits.flagMask) else { return true }
         guard self.hot.table.willSend(serial: serial, on: id) else { return false }
-        self.leaves(serial, on: id, in: &turn)
+        self.sendingBegan(serial, on: id, in: &turn)
         return true
     }
 
     /// Records that the first bytes of the request with this serial are being sent. A small request is sent as a whole.
-    private func leaves(_ serial: UInt32, on id: ConnectionID, in turn: inout Turn) {
+    private func sendingBegan(_ serial: UInt32, on id: ConnectionID, in turn: inout Turn) {
         let now = turn.now
         let object = self.hot.table.withCall(serial: serial, on: id) { call, facts in
             facts.sent = now
             return call.object
         }
         guard let object, let object else { return }
-        if case .flight(let flight) = object { flight.leaves(at: now) }
+        if case .flight(let flight) = object { flight.sendingBegan(at: now) }
         guard object.length <= Frame.unslicedLength else { return }
         self.sent(object.length, of: object, serial: serial, on: id, in: &turn)
     }

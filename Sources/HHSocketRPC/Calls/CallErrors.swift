@@ -30,7 +30,7 @@ enum CallErrors {
         SocketError(
             .tooManyInFlight,
             message: """
-                \(count) calls to \(Self.place(endpoint)) are in flight already (maximumInFlight); wait for some to \
+                \(count) calls to \(Self.server(endpoint)) are in flight already (maximumInFlight); wait for some to \
                 complete
                 """,
             endpoint: endpoint
@@ -42,7 +42,7 @@ enum CallErrors {
         SocketError(
             .queueFull,
             message: """
-                \(count) calls, \(bytes) bytes, wait for a connection to \(Self.place(endpoint)) already \
+                \(count) calls, \(bytes) bytes, wait for a connection to \(Self.server(endpoint)) already \
                 (maximumWaiting, maximumWaitingBytes)
                 """,
             endpoint: endpoint
@@ -61,7 +61,7 @@ enum CallErrors {
         )
     }
 
-    private static func place(_ endpoint: Endpoint?) -> String { endpoint.map { "\($0)" } ?? "the server" }
+    private static func server(_ endpoint: Endpoint?) -> String { endpoint.map { "\($0)" } ?? "the server" }
 
     // MARK: Time
 
@@ -117,13 +117,13 @@ enum CallErrors {
     }
 
     static func timedOut(_ call: Timeout) -> SocketError {
-        let place = Self.place(call.server ?? call.currentServer)
+        let server = Self.server(call.server ?? call.currentServer)
         let (what, isSent) =
             switch call.stage {
-            case .waiting(succeeds: true): ("no successor of the connection to \(place), which ends,", false)
-            case .waiting(succeeds: false): ("no connection to \(place)", false)
-            case .queued: ("\(place) did not read", false)
-            case .sent(let progress): ("no answer from \(place)\(Self.text(progress))", true)
+            case .waiting(succeeds: true): ("no successor of the connection to \(server), which ends,", false)
+            case .waiting(succeeds: false): ("no connection to \(server)", false)
+            case .queued: ("\(server) did not read", false)
+            case .sent(let progress): ("no answer from \(server)\(Self.text(progress))", true)
             case .backingOff: ("every attempt failed, and the next was still to come,", false)
             case .parked: ("its body was being compressed or decompressed, and", false)
             case .intercepted: ("an interceptor was running, and did not return", false)
@@ -178,12 +178,12 @@ enum CallErrors {
         at endpoint: Endpoint,
         silence: String
     ) -> SocketError {
-        let place = serial.map { ", serial \($0)" } ?? ""
+        let suffix = serial.map { ", serial \($0)" } ?? ""
         return SocketError(
             .timeout,
             message: """
                 no answer from \(endpoint) began within \(timeout) of the request's leaving (firstResponseTimeout; \
-                type \(type)\(place))\(silence)
+                type \(type)\(suffix))\(silence)
                 """,
             endpoint: endpoint,
             serial: serial,

@@ -16,8 +16,8 @@ extension CallTable where Call: ~Copyable {
         /// The connection on which it was sent.
         var connection = CallTable.noConnection
         var serial: UInt32 = 0
-        /// The number of its valid place in line; its earlier places are stubs.
-        var place: UInt32 = 0
+        /// The number of its valid ticket in line; its earlier tickets are stubs.
+        var ticket: UInt32 = 0
         /// The number of attempts that have reached a connection.
         var attempts: UInt32 = 0
         var phase = Phase.idle
@@ -68,10 +68,10 @@ extension CallTable where Call: ~Copyable {
             self.bytes = bytes
         }
 
-        /// Begins a new place in line and returns its number. The earlier places become stubs.
-        mutating func nextPlace() -> UInt32 {
-            self.place &+= 1
-            return self.place
+        /// Draws a new ticket for the line and returns its number. The earlier tickets become stubs.
+        mutating func nextTicket() -> UInt32 {
+            self.ticket &+= 1
+            return self.ticket
         }
 
         /// The attempt in progress counts as the one before.
@@ -86,7 +86,7 @@ extension CallTable where Call: ~Copyable {
             self.serial = 0
         }
 
-        func stands(at place: UInt32) -> Bool { self.phase == .waiting && self.place == place }
+        func stands(at ticket: UInt32) -> Bool { self.phase == .waiting && self.ticket == ticket }
 
         func isWaiting(until time: NIODeadline) -> Bool { self.deadline == time || self.alarm == time }
     }

@@ -68,7 +68,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
     private(set) var connection = CallTable.noConnection
     private var calls = SlotTable<Entry>()
     /// The memory beside the entries, at their indices. Not in them: an entry would be copied with it.
-    private var kept = Places<Call.Kept>()
+    private var kept = Slots<Call.Kept>()
     /// The serials of calls in flight, which lead to the indices of their entries.
     private var serials: Serials
     private var alarms = Alarms()
@@ -122,7 +122,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
     /// as many entries as there were concurrent calls at the peak.
     private mutating func shrink() {
         guard self.calls.releaseMemory(keeping: Self.slotsKept) else { return }
-        self.kept = Places()
+        self.kept = Slots()
         self.alarms = Alarms()
         self.waiting.removeStubs()
     }
@@ -133,7 +133,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
     }
 
     /// Adds a new call and begins its first attempt. Requires ``canSend``. A call that keeps anything must be given it
-    /// at ``place(of:)`` before the table is used again.
+    /// at ``slot(of:)`` before the table is used again.
     ///
     /// - Parameter serial: The serial that ``nextSerialToSend()`` has just returned.
     @inline(__always)
@@ -151,7 +151,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
 
     /// The memory beside an entry.
     @inline(__always)
-    mutating func place(of key: DispatchKey) -> UnsafeMutablePointer<Call.Kept> {
+    mutating func slot(of key: DispatchKey) -> UnsafeMutablePointer<Call.Kept> {
         Self.reserve(key.index, in: &self.kept, self.calls)
         return self.kept[Int(key.index)]
     }
@@ -160,7 +160,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
     @inline(__always)
     private static func reserve(
         _ index: UInt32,
-        in kept: inout Places<Call.Kept>,
+        in kept: inout Slots<Call.Kept>,
         _ calls: borrowing SlotTable<Entry>
     ) {
         kept.reserve(Int(index)) { calls.hasElement(at: UInt32($0)) && calls[UInt32($0)].keeps }
@@ -248,7 +248,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
         if self.phase(of: key) == .waiting { self.waiting.move(key, to: priority, in: &self.calls) }
     }
 
-    /// The number of places in line, including stubs.
+    /// The number of tickets in line, including stubs.
     var lineLength: Int { self.waiting.length }
 
     /// The number of calls that wait for a connection.
@@ -342,7 +342,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
             return Reception(self.serials.received(unawaited: serial, isFinal: isFinal))
         }
         guard self.calls[index].connection == connection,
-            let attempt = self.end(index, leavesTombstone: !isFinal)
+            let attempt = self.end(index, keepsTombstone: !isFinal)
         else { return .unknown }
         return .answer(attempt)
     }
@@ -373,7 +373,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
 
     /// Ends the unanswered attempt of a call, which stays in the table.
     mutating func endAttempt(_ key: DispatchKey) -> Attempt? {
-        self.contains(key) ? self.end(key.index, leavesTombstone: true) : nil
+        self.contains(key) ? self.end(key.index, keepsTombstone: true) : nil
     }
 
     /// Removes a call, which completes it, and ends its attempt in progress.
@@ -516,7 +516,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
     private mutating func endAll(where predicate: (borrowing Entry) -> Bool) -> [Attempt] {
         var attempts: [Attempt] = []
         for key in self.calls.keys(where: predicate) {
-            if let attempt = self.end(key.index, leavesTombstone: false) { attempts.append(attempt) }
+            if let attempt = self.end(key.index, keepsTombstone: false) { attempts.append(attempt) }
         }
         return attempts
     }
@@ -557,7 +557,7 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
     private mutating func flight(at index: UInt32) -> Flight? {
         if let flight = self.calls[index].existingFlight { return flight }
         let key = self.calls.key(at: index)
-        let (facts, deadline, kept) = (self.calls[index].facts, self.calls[index].deadline, self.place(of: key))
+        let (facts, deadline, kept) = (self.calls[index].facts, self.calls[index].deadline, self.slot(of: key))
         return self.calls[index].call?.makeFlight(facts, kept: kept, key: key, deadline: deadline)
     }
 
@@ -605,15 +605,15 @@ struct CallTable<Call: TableCall & ~Copyable>: ~Copyable {
     }
 
     /// Ends the attempt of a call, which becomes idle.
-    private mutating func end(_ index: UInt32, leavesTombstone: Bool) -> Attempt? {
+    private mutating func end(_ index: UInt32, keepsTombstone: Bool) -> Attempt? {
         guard let attempt = self.attempt(at: index) else { return nil }
         self.calls[index].end()
         if attempt.phase == .waiting {
-            self.waiting.leave(bytes: self.calls[index].bytes, in: self.calls)
+            self.waiting.makeStub(bytes: self.calls[index].bytes, in: self.calls)
             self.calls[index].bytes = 0
         }
         guard let serial = attempt.serial else { return attempt }
-        if leavesTombstone, attempt.phase == .sent { self.serials.bury(serial) } else { self.serials.remove(serial) }
+        if keepsTombstone, attempt.phase == .sent { self.serials.bury(serial) } else { self.serials.remove(serial) }
         self.hasLeft(attempt.connection)
         return attempt
     }

@@ -68,7 +68,7 @@ final class ClientConnection: LinkReceiver {
         }
         while true {
             self.engine.receiveOnFastPath(&batch, on: self, in: &turn)
-            if batch.isFinished() || !batch.goesOn { return }
+            if batch.isFinished() || !batch.continues { return }
             guard try self.receiveNext(&batch, in: &turn) else { return }
         }
     }
@@ -78,21 +78,21 @@ final class ClientConnection: LinkReceiver {
         var frame = ArrivedFrame()
         switch try batch.nextFrame(into: &frame) {
         case .nothing: return false
-        case .sound: self.received(frame, in: &turn)
-        case .corrupt(let mismatch): self.received(corrupt: frame, mismatch, in: &turn)
-        case .malformed(let error): self.received(malformed: error, in: &turn)
+        case .sound: self.receivedFrame(frame, in: &turn)
+        case .corrupt(let mismatch): self.receivedCorrupt(frame, mismatch, in: &turn)
+        case .malformed(let error): self.receivedMalformed(error, in: &turn)
         }
         return true
     }
 
     /// Receives frames that arrived before the connection was ready.
-    func received(_ frames: some Sequence<Frame>, in turn: inout Turn) {
-        for frame in frames { self.received(ArrivedFrame(frame), in: &turn) }
+    func receivedFrames(_ frames: some Sequence<Frame>, in turn: inout Turn) {
+        for frame in frames { self.receivedFrame(ArrivedFrame(frame), in: &turn) }
         self.pushes.handOver(in: &turn)
         self.tendStreams(in: &turn)
     }
 
-    private func received(_ arrived: consuming ArrivedFrame, in turn: inout Turn) {
+    private func receivedFrame(_ arrived: consuming ArrivedFrame, in turn: inout Turn) {
         guard self.format.isControlType(arrived.type) else { return self.receivedApplication(arrived, in: &turn) }
         if self.isOfStreams(arrived, in: &turn) { return }
         let frame = arrived.lend()
@@ -218,8 +218,8 @@ final class ClientConnection: LinkReceiver {
         engine.finishDrained(in: &turn)
     }
 
-    private func received(
-        corrupt frame: borrowing ArrivedFrame,
+    private func receivedCorrupt(
+        _ frame: borrowing ArrivedFrame,
         _ mismatch: FrameDecoder.ChecksumMismatch,
         in turn: inout Turn
     ) {
@@ -233,7 +233,7 @@ final class ClientConnection: LinkReceiver {
     }
 
     /// Fails the call whose answer bytes seem to be that are no frame, where that can be read.
-    private func received(malformed reason: FrameError, in turn: inout Turn) {
+    private func receivedMalformed(_ reason: FrameError, in turn: inout Turn) {
         self.reporter.count(\.malformedFrames)
         guard let serial = self.reader.serial(ofMalformed: reason), self.engine.isAwaited(serial, on: self.id) else {
             return
@@ -293,8 +293,8 @@ final class ClientConnection: LinkReceiver {
         if isStalled {
             self.arrival.stop()
             self.link.giveUp(in: &turn) { !self.isAwaited($0) }
-        } else if let look = self.arrival.nextLook(within: self.writeStallTimeout), self.arrivalTimer == nil {
-            self.arrivalTimer = self.link.loop.setTimer(look) { [weak self] turn in
+        } else if let check = self.arrival.nextCheck(within: self.writeStallTimeout), self.arrivalTimer == nil {
+            self.arrivalTimer = self.link.loop.setTimer(check) { [weak self] turn in
                 guard let self else { return }
                 self.arrivalTimer = nil
                 self.watchArrival(in: &turn)
@@ -368,9 +368,9 @@ extension ClientConnection: StreamSide {
         _ = self.streams?.with { $0.dropPlain(serial: serial) }
     }
 
-    func received(whole frame: Frame, in turn: inout Turn) { self.receivedWhole(ArrivedFrame(frame), in: &turn) }
+    func receivedPayload(_ frame: Frame, in turn: inout Turn) { self.receivedWhole(ArrivedFrame(frame), in: &turn) }
 
-    func received(broken failure: PayloadFailure, type: UInt32, serial: UInt32, in turn: inout Turn) {
+    func receivedBrokenPayload(_ failure: PayloadFailure, type: UInt32, serial: UInt32, in turn: inout Turn) {
         guard !self.format.isPush(type: type, serial: serial) else {
             return self.pushes.receivedBroken(type, self.reader.describe(failure).why, from: self.endpoint)
         }

@@ -9,7 +9,7 @@ final class ClientLinks {
     private let reporter: CallReporter
     private var latest: ClientConnection?
     /// The draining connections: replaced by another, with calls still in flight.
-    private var leaving: [ConnectionID: ClientConnection] = [:]
+    private var drainingConnections: [ConnectionID: ClientConnection] = [:]
     /// The latest connection whose go-away has been parsed.
     private var goneAway = ConnectionID(number: 0)
     private var isDeferred = false
@@ -30,11 +30,11 @@ final class ClientLinks {
     /// The connection with this identifier, if it is the current one or draining.
     func connection(_ id: ConnectionID) -> ClientConnection? {
         if let latest = self.latest, latest.id == id { return latest }
-        return self.leaving[id]
+        return self.drainingConnections[id]
     }
 
     /// The connection with this identifier, if it is draining.
-    func draining(_ id: ConnectionID) -> ClientConnection? { self.leaving[id] }
+    func draining(_ id: ConnectionID) -> ClientConnection? { self.drainingConnections[id] }
 
     /// Sends calls on this connection from now on.
     ///
@@ -42,17 +42,17 @@ final class ClientLinks {
     func adopt(_ connection: ClientConnection, predecessorDrains drains: Bool) {
         self.isDeferred = false
         if let predecessor = self.latest {
-            if drains { self.leaving[predecessor.id] = predecessor } else { predecessor.streams?.abandon() }
+            if drains { self.drainingConnections[predecessor.id] = predecessor } else { predecessor.streams?.abandon() }
         }
         self.latest = connection
     }
 
     /// Forgets a connection that was lost. The current one stays the latest.
-    func forget(_ id: ConnectionID) { self.leaving[id] = nil }
+    func forget(_ id: ConnectionID) { self.drainingConnections[id] = nil }
 
     /// Releases a drained connection, which has nothing left in flight.
     func finishDrained(_ id: ConnectionID, in turn: inout Turn) {
-        let connection = self.leaving.removeValue(forKey: id)
+        let connection = self.drainingConnections.removeValue(forKey: id)
         connection?.streams?.abandon()
         connection?.link.releaseReceiver(in: &turn)
         self.driver.perform(.finishDraining(id), in: &turn)
@@ -61,7 +61,7 @@ final class ClientLinks {
     /// Releases the current connection, and abandons the streams of all, since the client was released.
     func invalidate() {
         self.latest?.streams?.abandon()
-        for connection in self.leaving.values { connection.streams?.abandon() }
+        for connection in self.drainingConnections.values { connection.streams?.abandon() }
         self.latest = nil
     }
 
@@ -102,7 +102,7 @@ final class ClientLinks {
     /// go-away is parsed, so that a flood of them costs only the counting.
     func receivedGoAway(_ frame: Frame, on id: ConnectionID, in turn: inout Turn) {
         self.reporter.count(\.goAways)
-        guard id != self.goneAway, self.leaving[id] == nil else { return }
+        guard id != self.goneAway, self.drainingConnections[id] == nil else { return }
         self.goneAway = id
         self.driver.perform(.goAway(id, self.goAway(in: frame), isAnnounced: true), in: &turn)
     }

@@ -171,6 +171,6 @@ extension SocketStream {
 }
 
 extension SocketStream {
-    /// The place where the stream is, or was last, open; nil before.
-    package var place: StreamPlace? { self.call.state.withLockedValue { $0.place } }
+    /// The address at which the stream is, or was last, open; nil before.
+    package var address: StreamAddress? { self.call.state.withLockedValue { $0.address } }
 }

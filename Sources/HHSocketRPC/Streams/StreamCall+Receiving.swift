@@ -52,7 +52,7 @@ extension StreamCall {
 
     /// Whether there is an item or an end to call back for.
     private func isBehind(_ state: State) -> Bool {
-        !self.port.inbox.isEmpty || state.end != nil && !state.wasEndToldOf
+        !self.port.inbox.isEmpty || state.end != nil && !state.wasEndReported
     }
 
     /// Whether callbacks must be scheduled; they count as scheduled from now on.
@@ -76,16 +76,16 @@ extension StreamCall: CallbackWork {
     func callBack() {
         let reader = self.port.inbox.makeReader()
         while true {
-            let (goesOn, end) = self.state.withLockedValue { state -> (Bool, Result<SocketResponse, SocketError>?) in
+            let (continues, end) = self.state.withLockedValue { state -> (Bool, Result<SocketResponse, SocketError>?) in
                 guard !self.isPaused.load(ordering: .relaxed), self.isBehind(state) else {
                     state.isCallingBack = false
                     return (false, nil)
                 }
                 guard self.port.inbox.isEmpty else { return (true, nil) }
-                state.wasEndToldOf = true
+                state.wasEndReported = true
                 return (true, state.end)
             }
-            guard goesOn else { return }
+            guard continues else { return }
             if let end {
                 self.onEnd?(end)
                 continue

@@ -16,7 +16,7 @@ extension StreamCall {
 
     private func put(_ body: ByteBuffer, isCompressed: Bool?) throws(SocketError) -> Bool {
         switch self.port.put(body, isCompressed: isCompressed, visit: self.submitVisit) {
-        case .goOn: return false
+        case .proceed: return false
         case .wait, .full: return true
         case .compress(let level):
             // On the sender's thread.

@@ -31,7 +31,7 @@ final class StreamCall: CallParty {
         /// Whether the opening has been handed to a connection.
         var isOpen = false
         /// The serial and the server of the opening that was handed to a connection last.
-        var place: StreamPlace?
+        var address: StreamAddress?
         /// The result, once there is one.
         var end: Result<SocketResponse, SocketError>?
         /// Whether the client is failing over, or the server is shutting down.
@@ -49,7 +49,7 @@ final class StreamCall: CallParty {
         // Callbacks.
         /// Whether they are running, or about to.
         var isCallingBack = false
-        var wasEndToldOf = false
+        var wasEndReported = false
     }
 
     /// The socket thread's part.
@@ -154,7 +154,7 @@ final class StreamCall: CallParty {
     func opened(
         _ id: StreamID,
         on connection: ConnectionID,
-        at place: StreamPlace,
+        at address: StreamAddress,
         compression: CompressionPolicy?,
         limits: (quiet: UInt64, most: UInt64),
         in turn: inout Turn
@@ -163,7 +163,7 @@ final class StreamCall: CallParty {
         self.current.id = id
         let openers = self.state.withLockedValue { state in
             state.isOpen = true
-            state.place = place
+            state.address = address
             state.reportLimits = limits
             state.isDraining = false
             defer { state.openers = [] }
@@ -220,7 +220,7 @@ final class StreamCall: CallParty {
         }
         for waiter in waiters { resume(waiter) }
         if self.isCancelled.load(ordering: .relaxed) { self.port.inbox.discard() }
-        // After the end is known, which readers and senders look for.
+        // After the end is known, which readers and senders check.
         self.port.inbox.finish(resume: resume)
         self.port.end { sender in
             switch sender {

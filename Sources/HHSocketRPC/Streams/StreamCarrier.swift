@@ -24,7 +24,7 @@ final class StreamCarrier: @unchecked Sendable {
     /// The streams that have begun, until they complete, by the identifiers of their tasks.
     private var runs: [Int: Run] = [:]
     /// The streams that wait until another has ended.
-    private var line: WaitingLine<Place>
+    private var line: WaitingLine<Entry>
 
     /// The largest number of unsent bytes that the system holds. Small calls overtake bytes that wait here, but none of
     /// those in the system.
@@ -35,8 +35,8 @@ final class StreamCarrier: @unchecked Sendable {
         let call: StreamCall
     }
 
-    /// A place in the queue. The stream may have been removed.
-    private struct Place {
+    /// An entry of the queue. The stream may have been removed.
+    private struct Entry {
         let run: Run
         let key: DispatchKey
 
@@ -75,7 +75,7 @@ final class StreamCarrier: @unchecked Sendable {
     func invalidate() {
         self.engine = nil
         self.runs = [:]
-        // The places of streams that have left the line retain their calls.
+        // The entries of streams that have left the line retain their calls.
         self.line = WaitingLine(maximumCount: self.configuration.maximumWaiting)
     }
 
@@ -118,7 +118,7 @@ final class StreamCarrier: @unchecked Sendable {
     }
 
     /// The identifier of a stream on the connection that it is, or was last, open on, and the streams of that.
-    private func place(of call: StreamCall) -> (id: StreamID, streams: StreamShell<ClientStreams>)? {
+    private func openStream(of call: StreamCall) -> (id: StreamID, streams: StreamShell<ClientStreams>)? {
         guard let id = call.flight.id, let streams = self.links.connection(call.flight.connection)?.streams else {
             return nil
         }
@@ -164,35 +164,35 @@ final class StreamCarrier: @unchecked Sendable {
     /// Opens streams that wait, while more may be open.
     private func serveLine(in turn: inout Turn) {
         while self.line.count > 0, let engine = self.engine, engine.hot.isReady,
-            self.links.current?.streams?.with({ $0.canOpen }) == true, let place = self.popFirst()
+            self.links.current?.streams?.with({ $0.canOpen }) == true, let entry = self.popFirst()
         {
-            engine.attemptAgain(place.run.flight, place.key, isReturning: true, in: &turn)
+            engine.attemptAgain(entry.run.flight, entry.key, isReturning: true, in: &turn)
         }
     }
 
     /// Makes the streams of the line wait for another connection, as calls do.
     func endLine(in turn: inout Turn) {
-        var places: [Place] = []
-        while let place = self.popFirst() { places.append(place) }
-        for place in places { self.engine?.attemptAgain(place.run.flight, place.key, isReturning: true, in: &turn) }
+        var entries: [Entry] = []
+        while let entry = self.popFirst() { entries.append(entry) }
+        for entry in entries { self.engine?.attemptAgain(entry.run.flight, entry.key, isReturning: true, in: &turn) }
     }
 
-    private func popFirst() -> Place? {
-        guard self.line.length > 0, let place = self.line.popFirst(unless: { $0.isStub }) else { return nil }
-        place.run.call.isQueued(false)
-        return place
+    private func popFirst() -> Entry? {
+        guard self.line.length > 0, let entry = self.line.popFirst(unless: { $0.isStub }) else { return nil }
+        entry.run.call.isQueued(false)
+        return entry
     }
 
-    private func append(_ place: Place, _ priority: FramePriority) {
-        place.run.call.isQueued(true)
-        self.line.append(place, priority, cost: 0)
+    private func append(_ entry: Entry, _ priority: FramePriority) {
+        entry.run.call.isQueued(true)
+        self.line.append(entry, priority, cost: 0)
     }
 
     /// A stream that may be in the line has ended.
-    private func leave(_ call: StreamCall) {
+    private func removeFromLine(_ call: StreamCall) {
         guard call.flight.isInLine else { return }
         call.isQueued(false)
-        self.line.leave(cost: 0) { $0.isStub }
+        self.line.makeStub(cost: 0) { $0.isStub }
     }
 }
 
@@ -266,8 +266,8 @@ extension StreamCarrier: CallCarrier {
         }
         guard let streams = connection.streams else { throw self.hasNoStreams(request, connection) }
         guard streams.with({ $0.canOpen }) else {
-            let place = Place(run: Run(flight: flight, call: call), key: departure.key)
-            try self.standInLine(place, departure.priority, on: connection)
+            let entry = Entry(run: Run(flight: flight, call: call), key: departure.key)
+            try self.standInLine(entry, departure.priority, on: connection)
             return .parked
         }
         if flight.state.deflated == nil, let policy = try self.sealer.mustDeflate(request, for: connection.origin) {
@@ -302,7 +302,7 @@ extension StreamCarrier: CallCarrier {
         call.opened(
             id,
             on: connection.id,
-            at: StreamPlace(serial: serial, endpoint: connection.endpoint),
+            at: StreamAddress(serial: serial, endpoint: connection.endpoint),
             compression: self.itemCompression(of: request, connection.agreement),
             limits: self.terms(by: connection.agreement)?.reportLimits ?? (0, 0),
             in: &turn
@@ -351,7 +351,7 @@ extension StreamCarrier: CallCarrier {
     }
 
     private func standInLine(
-        _ place: Place,
+        _ entry: Entry,
         _ priority: FramePriority,
         on connection: ClientConnection
     ) throws(SocketError) {
@@ -366,13 +366,13 @@ extension StreamCarrier: CallCarrier {
                 endpoint: self.driver.currentEndpoint
             )
         }
-        self.append(place, priority)
+        self.append(entry, priority)
     }
 
     // MARK: Ends
 
     func abandon(_ attempt: CallAttempt, in turn: inout Turn) {
-        guard let call = self.call(of: attempt.flight), let (id, streams) = self.place(of: call) else { return }
+        guard let call = self.call(of: attempt.flight), let (id, streams) = self.openStream(of: call) else { return }
         streams.change(in: &turn) { $0.cancel(id) }
     }
 
@@ -389,11 +389,11 @@ extension StreamCarrier: CallCarrier {
             return self.timeouts.error(of: attempt, by: limit, for: engine)
         }
         let endpoint = isOpen ? self.links.endpoint(of: attempt.connection) : self.driver.currentEndpoint
-        let place = endpoint.map { "\($0)" } ?? "the server"
+        let server = endpoint.map { "\($0)" } ?? "the server"
         let what =
             isOpen
-            ? "the stream with \(place) did not end in time"
-            : "no stream with \(place) became free in time, \(self.line.count - 1) others waiting for one"
+            ? "the stream with \(server) did not end in time"
+            : "no stream with \(server) became free in time, \(self.line.count - 1) others waiting for one"
         let serial = attempt.serial.map { ", serial \($0)" } ?? ""
         let type = attempt.flight.request.type
         return SocketError(
@@ -408,25 +408,25 @@ extension StreamCarrier: CallCarrier {
     func completes(_ flight: CallFlight) {
         guard let call = flight.task.flatMap({ self.runs.removeValue(forKey: $0.taskIdentifier) })?.call else { return }
         flight.addSent(call.flight.sentBytes)
-        self.leave(call)
+        self.removeFromLine(call)
     }
 }
 
 extension StreamCarrier: StreamCallOwner {
     func visit(_ call: StreamCall, in turn: inout Turn) -> Bool {
-        guard let (id, streams) = self.place(of: call) else { return false }
+        guard let (id, streams) = self.openStream(of: call) else { return false }
         streams.visit(call, id, in: &turn)
         return true
     }
 
     func release(_ call: StreamCall, in turn: inout Turn) -> Bool {
-        guard let (id, streams) = self.place(of: call) else { return false }
+        guard let (id, streams) = self.openStream(of: call) else { return false }
         streams.change(in: &turn) { $0.release(id) }
         return true
     }
 
     func endByUser(_ call: StreamCall, _ error: SocketError, in turn: inout Turn) {
-        guard let (id, streams) = self.place(of: call), streams.isOpen(id),
+        guard let (id, streams) = self.openStream(of: call), streams.isOpen(id),
             let key = self.runs[call.flight.identifier]?.flight.state.key
         else { return }
         self.engine?.end(key, error, in: &turn)

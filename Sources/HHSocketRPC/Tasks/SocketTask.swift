@@ -325,7 +325,7 @@ public final class SocketTask: Sendable {
 
     /// Sets a task in this state running, with all bytes of its body sent. False, without effect, if it is in another
     /// state or its progress is observed.
-    func leaves(from state: State) -> Bool {
+    func startSentWhole(from state: State) -> Bool {
         self.word.compareExchange(
             expected: TaskWord(state),
             desired: TaskWord(.running, isSentWhole: true),
@@ -593,8 +593,8 @@ struct CompletedCall: TurnHandler {
     let handler: CallHandler
     let outcome: CallOutcome
 
-    static func run(at place: UnsafeMutableRawPointer) {
-        let call = place.takeHandler(Self.self)
+    static func run(at pointer: UnsafeMutableRawPointer) {
+        let call = pointer.takeHandler(Self.self)
         call.handler(call.outcome)
         withExtendedLifetime(call.task) {}
     }
@@ -620,9 +620,9 @@ private struct AnsweredCall: TurnHandler {
         self.answer = Answer(handler: handler, response: response)
     }
 
-    static func run(at place: UnsafeMutableRawPointer) {
+    static func run(at pointer: UnsafeMutableRawPointer) {
         // Moved out separately: a copy would count references.
-        let call = place.assumingMemoryBound(to: Self.self)
+        let call = pointer.assumingMemoryBound(to: Self.self)
         guard let task = call.pointer(to: \.task), let answer = call.pointer(to: \.answer) else {
             preconditionFailure("stored properties have addresses")
         }

@@ -155,7 +155,7 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
                 let message = await iterator.next(isolation: actor)
                 self.source = .mock(iterator, near)
                 if let message { return message }
-                try await near.far.end()
+                try await near.far.throwEnd()
                 return nil
             }
         }

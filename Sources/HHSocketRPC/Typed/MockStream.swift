@@ -77,16 +77,16 @@ public final class MockStream<Request: MessageBody, Response: MessageBody>: Send
 
     /// Ends the stream: with status 200, or with an error. Earlier messages still arrive.
     public func finish(throwing error: SocketError? = nil) {
-        self.end(error.map { .failure($0) } ?? .success(Answer(response: Self.response(ByteBuffer()))))
+        self.complete(error.map { .failure($0) } ?? .success(Answer(response: Self.response(ByteBuffer()))))
     }
 
     /// Ends the stream with its one answer, if the server does not stream.
     public func answer(_ message: Response) {
         do {
             let response = Self.response(try ByteBuffer(message: message))
-            self.end(.success(Answer(response: response, result: message)))
+            self.complete(.success(Answer(response: response, result: message)))
         } catch {
-            self.end(.failure(SocketError(mocked: error)))
+            self.complete(.failure(SocketError(mocked: error)))
         }
     }
 
@@ -95,7 +95,7 @@ public final class MockStream<Request: MessageBody, Response: MessageBody>: Send
     }
 
     @discardableResult
-    private func end(_ end: Result<Answer, SocketError>) -> Bool {
+    private func complete(_ end: Result<Answer, SocketError>) -> Bool {
         let ended = self.state.withLockedValue { state -> (waiters: [Waiter], timers: [Task<Void, Never>])? in
             guard state.end == nil else { return nil }
             state.end = end
@@ -112,7 +112,7 @@ public final class MockStream<Request: MessageBody, Response: MessageBody>: Send
 
     /// Ends the stream with `error` when `limit` is reached, unless it has ended before.
     func end(at limit: MockLimit, with error: SocketError) {
-        let timer = limit.timer { [weak self] in _ = self?.end(.failure(error)) }
+        let timer = limit.timer { [weak self] in _ = self?.complete(.failure(error)) }
         let hasEnded = self.state.withLockedValue { state in
             if state.end == nil { state.timers.append(timer) }
             return state.end != nil
@@ -139,12 +139,14 @@ public final class MockStream<Request: MessageBody, Response: MessageBody>: Send
     func finishRequests() { self.requestSink.finish() }
 
     func wasCancelled() {
-        guard self.end(.failure(SocketError(.cancelled, message: "the mocked stream was cancelled"))) else { return }
+        guard self.complete(.failure(SocketError(.cancelled, message: "the mocked stream was cancelled"))) else {
+            return
+        }
         self.state.withLockedValue { $0.isCancelled = true }
     }
 
     /// Throws the error that the stream has ended with, or was cancelled by the task that reads it.
-    func end() async throws(SocketError) {
+    func throwEnd() async throws(SocketError) {
         if Task.isCancelled { self.wasCancelled() }
         _ = try await self.finalAnswer()
     }

@@ -62,7 +62,7 @@ public struct STOMPHeaders: Sendable {
 
     /// The value of the first header with this name, which is the one that counts; nil if there is none.
     ///
-    /// Setting a value replaces all headers with this name, in the place of the first; nil removes them.
+    /// Setting a value replaces all headers with this name, at the position of the first; nil removes them.
     public subscript(name: String) -> String? {
         get { self.index(of: name).map { self.value($0) } }
         set {

@@ -81,7 +81,7 @@ extension STOMPRefusal {
             case UInt8(ascii: "\r"): "a carriage return"
             default: "a colon"
             }
-        let place = isInName ? "name" : "value"
+        let part = isInName ? "name" : "value"
         let rule =
             if byte == 0 {
                 "no version can express"
@@ -95,7 +95,7 @@ extension STOMPRefusal {
         return STOMPRefusal(
             byte == 0 ? .nulInHeader : .unescapableHeader,
             header: String(decoding: name, as: UTF8.self),
-            "the \(place) of the header \"\(STOMPText.shown(name))\" has \(what), which \(rule)"
+            "the \(part) of the header \"\(STOMPText.shown(name))\" has \(what), which \(rule)"
         )
     }
 

@@ -74,14 +74,14 @@ final class STOMPConnection: @unchecked Sendable {
         }
         guard let credentials = self.credentials else { return self.connect(peer, nil, in: &turn) }
         let loop = peer.link.loop
-        let place = NIOLoopBound(peer, eventLoop: loop.eventLoop)
+        let bound = NIOLoopBound(peer, eventLoop: loop.eventLoop)
         let task = Task {
             let result: Result<STOMPCredentials?, any Error> = await .of { try await credentials() }
             loop.submit { turn in
                 switch result {
-                case .success(let credentials): self.connect(place.value, credentials, in: &turn)
+                case .success(let credentials): self.connect(bound.value, credentials, in: &turn)
                 case .failure(let error):
-                    place.value.refuse(Self.noCredentials(error), .trySameServer, in: &turn)
+                    bound.value.refuse(Self.noCredentials(error), .trySameServer, in: &turn)
                 }
             }
         }

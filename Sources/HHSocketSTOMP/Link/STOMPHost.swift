@@ -44,10 +44,10 @@ final class STOMPHost: STOMPPeerHost, @unchecked Sendable {
         from peer: STOMPPeer,
         in turn: inout Turn
     ) throws(LinkError) {
-        while batch.goesOn, let frame = try batch.next() { try self.received(frame, from: peer, in: &turn) }
+        while batch.continues, let frame = try batch.next() { try self.receivedFrame(frame, from: peer, in: &turn) }
     }
 
-    private func received(_ frame: STOMPFrame, from peer: STOMPPeer, in turn: inout Turn) throws(LinkError) {
+    private func receivedFrame(_ frame: STOMPFrame, from peer: STOMPPeer, in turn: inout Turn) throws(LinkError) {
         let news: STOMPMachine.News?
         do throws(STOMPMachine.Failure) {
             news = try self.connection.received(frame, from: peer)

@@ -71,7 +71,7 @@ package struct STOMPLanguage: LinkLanguage {
         }
     }
 
-    package mutating func next(
+    package mutating func nextPiece(
         of outgoing: inout Outgoing<STOMPUnit>,
         limit: Int,
         into bytes: inout SendBytes

@@ -45,7 +45,7 @@ final class STOMPOperation: @unchecked Sendable {
     func begin(_ outcome: MessageOutcome) { self.sending = outcome }
 
     /// The frame has been handed to the system, or cannot be.
-    func leave() { self.isSent = true }
+    func markSent() { self.isSent = true }
 
     var isOpen: Bool { self.completion != nil }
 

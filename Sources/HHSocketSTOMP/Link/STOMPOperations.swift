@@ -87,11 +87,11 @@ final class STOMPOperations: @unchecked Sendable {
         _ completion: STOMPOperation.Completion?,
         _ body: @escaping @Sendable (inout Turn, STOMPOperation.Completion?) -> Void
     ) {
-        let told = completion.map { completion -> STOMPOperation.Completion in
-            { self.port.tell(completion, $0) }
+        let reporting = completion.map { completion -> STOMPOperation.Completion in
+            { self.port.complete(completion, $0) }
         }
-        let isSubmitted = self.port.perform { body(&$0, told) }
-        if !isSubmitted { told?(.failure(STOMPErrors.released)) }
+        let isSubmitted = self.port.perform { body(&$0, reporting) }
+        if !isSubmitted { reporting?(.failure(STOMPErrors.released)) }
     }
 
     // MARK: Operations
@@ -116,7 +116,7 @@ final class STOMPOperations: @unchecked Sendable {
 
     /// A frame has been handed to the system, or cannot be.
     func left(_ operation: STOMPOperation, _ result: Result<Void, SocketError>) {
-        operation.leave()
+        operation.markSent()
         if case .success = result, operation.receipt != nil { return }
         self.complete(operation, result)
     }

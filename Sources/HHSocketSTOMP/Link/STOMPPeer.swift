@@ -26,7 +26,7 @@ package final class STOMPPeer: MessagePeer {
     private let ended: ([STOMPUnit]) -> Void
     /// Whether a redirect has led to a broker of another origin, which must not get the credentials.
     let isOfAnotherOrigin: Bool
-    package let leaving: LeavingMessages<STOMPLanguage>
+    package let begun: BegunMessages<STOMPLanguage>
     /// Gets the credentials for CONNECT.
     private var credentials: Task<Void, Never>?
     /// Called once, when the broker has answered CONNECT; nil: it has accepted.
@@ -47,7 +47,7 @@ package final class STOMPPeer: MessagePeer {
         self.host = host
         self.farewell = farewell
         self.ended = ended
-        self.leaving = LeavingMessages(link)
+        self.begun = BegunMessages(link)
     }
 
     /// The ERROR that ends the connection, once it is accepted.
@@ -98,7 +98,7 @@ package final class STOMPPeer: MessagePeer {
     }
 
     package func linkEnded(returning units: [STOMPUnit], in turn: inout Turn) {
-        self.leaving.fail()
+        self.begun.fail()
         for unit in units where unit.isOfOneConnection {
             unit.outcome?.complete(.failure(STOMPErrors.lost("the connection was lost before the frame was sent")))
         }

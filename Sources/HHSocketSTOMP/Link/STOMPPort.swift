@@ -44,7 +44,7 @@ final class STOMPPort: @unchecked Sendable {
     }
 
     /// Calls a completion on the callback queue.
-    func tell(_ completion: STOMPOperation.Completion?, _ result: Result<Void, SocketError>) {
+    func complete(_ completion: STOMPOperation.Completion?, _ result: Result<Void, SocketError>) {
         guard let completion else { return }
         let queue = self.callbackQueue
         guard let loop = self.driver?.loop else { return queue.run { completion(result) } }

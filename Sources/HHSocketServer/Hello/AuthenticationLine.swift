@@ -3,9 +3,9 @@ import DequeModule
 
 /// Decides which authentications run, which wait, and which are refused.
 ///
-/// A limited number runs. Others wait, and addresses take turns: one address with many does not delay the others. When
+/// A limited number runs. Others wait, and addresses alternate: one address with many does not delay the others. When
 /// too many wait, one of the address with most is removed, and none of an address that would have as many is added. An
-/// abandoned authentication keeps its place as long as it runs, so those that ignore their cancellation cannot
+/// abandoned authentication keeps its slot as long as it runs, so those that ignore their cancellation cannot
 /// accumulate.
 struct AuthenticationLine: Sendable {
     /// Names one authentication.
@@ -36,7 +36,7 @@ struct AuthenticationLine: Sendable {
     private var waiting: [Ticket: Origin] = [:]
     /// A queue for each address in `order`, even if none of its authentications is still waiting.
     private var queues: [Origin: Queue] = [:]
-    /// Each address once, the one whose turn is next first.
+    /// Each address once, the next one first.
     private var order: Deque<Origin> = []
     /// The addresses by the number of their waiting authentications.
     private var origins: [Int: Set<Origin>] = [:]

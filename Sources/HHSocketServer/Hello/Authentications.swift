@@ -96,7 +96,7 @@ struct Authentication: Sendable {
     fileprivate let owner: Authentications
     fileprivate let ticket: AuthenticationLine.Ticket
 
-    /// Abandons it: if it waits, it does not run, and if it runs, it is cancelled. Its place is free when it has
+    /// Abandons it: if it waits, it does not run, and if it runs, it is cancelled. Its slot is free when it has
     /// returned.
     func cancel() { self.owner.cancel(self.ticket) }
 }

@@ -42,28 +42,28 @@ final class ClientGreeting {
         self.hasGreeted = true
         // The hello was in time, however long authentication takes.
         self.peer.introductionChanged(isOver: true, now: turn.now)
-        let core = self.peer.core
+        let parts = self.peer.parts
         var features =
-            self.isCompressed ? core.rules.hello.features.subtracting([.compression]) : core.rules.hello.features
-        if core.rules.streams == nil { features.remove(.streams) } else { features.insert(.streams) }
+            self.isCompressed ? parts.rules.hello.features.subtracting([.compression]) : parts.rules.hello.features
+        if parts.rules.streams == nil { features.remove(.streams) } else { features.insert(.streams) }
         var answer = HelloAnswer.answer(
             to: frame.payload,
             features: features,
-            windows: core.rules.streams?.windows ?? StreamWindows(),
-            maximumStreams: core.rules.streams?.streamLimit ?? StreamTerms.defaultMaximumStreams
+            windows: parts.rules.streams?.windows ?? StreamWindows(),
+            maximumStreams: parts.rules.streams?.streamLimit ?? StreamTerms.defaultMaximumStreams
         )
         if answer.agreement != nil,
-            case .refuse(let status)? = core.rules.connections.admitHello?(ReceivedHello(answer), session)
+            case .refuse(let status)? = parts.rules.connections.admitHello?(ReceivedHello(answer), session)
         {
             answer.refuse(status == .ok ? .unknown : status)
         }
         // Only the token of the hello is kept while it is checked.
         let token = answer.takeSessionToken()
-        guard answer.agreement != nil, let authenticate = core.rules.hello.authenticate else {
+        guard answer.agreement != nil, let authenticate = parts.rules.hello.authenticate else {
             return self.greet(answer, host, in: &turn)
         }
-        let place = NIOLoopBound((greeting: self, host: host), eventLoop: self.link.loop.eventLoop)
-        self.authentication = core.services.authentications.begin(from: .init(session.remoteAddress)) { [answer] in
+        let bound = NIOLoopBound((greeting: self, host: host), eventLoop: self.link.loop.eventLoop)
+        self.authentication = parts.services.authentications.begin(from: .init(session.remoteAddress)) { [answer] in
             var answer = answer
             var isOurFault = false
             do {
@@ -74,7 +74,7 @@ final class ClientGreeting {
                 isOurFault = true
                 answer.refuse(.overloaded)
                 if !Task.isCancelled {
-                    core.books.peerLog.write(
+                    parts.books.peerLog.write(
                         .error,
                         "a client cannot be authenticated",
                         metadata: ["error": "\(error)"],
@@ -83,14 +83,14 @@ final class ClientGreeting {
                 }
             }
             session.port.onLoop { [answer, isOurFault] _, turn in
-                let (greeting, host) = place.value
+                let (greeting, host) = bound.value
                 greeting.greet(answer, host, in: &turn)
                 host.wasGreeted(in: &turn)
                 // If it stayed connected, it would have no identity for the connection's lifetime.
                 if isOurFault { greeting.dismissUnauthenticated(in: &turn) }
             }
         } refused: {
-            session.port.onLoop { place.value.greeting.refuseAuthentication(place.value.host, in: &$1) }
+            session.port.onLoop { bound.value.greeting.refuseAuthentication(bound.value.host, in: &$1) }
         }
         guard self.authentication != nil else { return self.refuseAuthentication(host, in: &turn) }
         self.peer.authenticationChanged(isUnderWay: true, now: turn.now)
@@ -135,7 +135,7 @@ final class ClientGreeting {
             guard answer.status != .noPermission else { return host.tokenWasRefused(in: &turn) }
             // It may say hello again; if it must, the deadline for the first frame applies again.
             self.hasGreeted = false
-            if self.peer.core.rules.hello.isRequired { self.peer.introductionChanged(isOver: false, now: turn.now) }
+            if self.peer.parts.rules.hello.isRequired { self.peer.introductionChanged(isOver: false, now: turn.now) }
             return
         }
         self.current = agreement

@@ -51,7 +51,7 @@ final class IdempotentAnswers: Sendable {
         self.windows.shard(of: key)
     }
 
-    private enum Turn: Sendable {
+    private enum Verdict: Sendable {
         case run
         case over(KeptAnswer?)
         case refused(Source)
@@ -93,7 +93,7 @@ final class IdempotentAnswers: Sendable {
         isKept: (KeptAnswer) -> Bool
     ) async -> Outcome {
         while true {
-            switch await self.turn(key, request) {
+            switch await self.verdict(key, request) {
             case .run:
                 let answer = await run()
                 return self.finish(key, of: owner, with: answer, isKept: isKept(answer), now: self.time.now())
@@ -181,11 +181,11 @@ final class IdempotentAnswers: Sendable {
         return change(&shares)
     }
 
-    private func turn(_ key: IdempotencyKey, _ request: RequestFingerprint) async -> Turn {
+    private func verdict(_ key: IdempotencyKey, _ request: RequestFingerprint) async -> Verdict {
         let number = self.numbers.wrappingIncrementThenLoad(ordering: .relaxed)
         let window = self.window(of: key)
         // The decision of the window, if it is not to wait.
-        let instead = NIOLockedValueBox<Turn?>(nil)
+        let instead = NIOLockedValueBox<Verdict?>(nil)
         let answer = await withTaskCancellationHandler {
             await withCheckedContinuation { (waiter: Waiter) in
                 let answer: KeptAnswer?? = window.withLockedValue { window in

@@ -6,7 +6,7 @@ import NIOCore
 ///
 /// Every answer is in two lists, that of its owner and that of all, from the oldest to the newest. So the oldest of
 /// either is found and removed in constant time. Owners are in levels by the amount that they hold, each of which is a
-/// list in which they take turns: an owner that holds most, within a factor of two, is found as quickly.
+/// list in which they alternate: an owner that holds most, within a factor of two, is found as quickly.
 struct KeptShares: ~Copyable, Sendable {
     typealias Amount = IdempotencyPolicy.Amount
 
@@ -104,7 +104,7 @@ struct KeptShares: ~Copyable, Sendable {
         }
         while let owner = self.ownerToLose, let lost = self.forget(self.holdings[owner]?.oldest) {
             forgotten.append(lost)
-            self.takeTurn(owner)
+            self.moveToEnd(owner)
         }
         return forgotten
     }
@@ -151,21 +151,21 @@ struct KeptShares: ~Copyable, Sendable {
     // MARK: The lists
 
     private mutating func append(_ record: Record) {
-        let place = self.records.append(record)
+        let slot = self.records.append(record)
         var holding = self.holdings[record.owner] ?? Holding()
         if let newest = holding.newest {
-            self.records.with(newest) { $0.ownersNext = place }
+            self.records.with(newest) { $0.ownersNext = slot }
         } else {
-            holding.oldest = place
+            holding.oldest = slot
         }
-        holding.newest = place
+        holding.newest = slot
         self.change(record.owner, &holding, count: 1, bytes: record.cost)
         self.holdings[record.owner] = holding
     }
 
     /// Removes a record, which is its owner's oldest.
-    private mutating func forget(_ place: SlotKey?, hasExpired: Bool = false) -> Forgotten? {
-        guard let place, let record = self.records.remove(place) else { return nil }
+    private mutating func forget(_ slot: SlotKey?, hasExpired: Bool = false) -> Forgotten? {
+        guard let slot, let record = self.records.remove(slot) else { return nil }
         if var holding = self.holdings[record.owner] {
             holding.oldest = record.ownersNext
             if holding.oldest == nil { holding.newest = nil }
@@ -196,7 +196,7 @@ struct KeptShares: ~Copyable, Sendable {
     }
 
     /// Moves an owner behind the others of its level.
-    private mutating func takeTurn(_ owner: IdempotencyOwner) {
+    private mutating func moveToEnd(_ owner: IdempotencyOwner) {
         guard var holding = self.holdings[owner], holding.after != nil else { return }
         self.unlink(owner, &holding)
         self.link(owner, &holding, at: holding.level)

@@ -14,7 +14,7 @@ import NIOCore
 final class Ledger: Sendable {
     /// The share of the limit above which connections are closed, and the share at which that ends.
     private static let evictionShare = (begin: 7.0 / 8, end: 3.0 / 4)
-    /// The time between two checks of whether enough connections were told to close.
+    /// The time between two checks of whether enough connections were asked to close.
     private static let evictionInterval = 0.02
     /// The number of consecutive intervals, 10 s, after which memory that was not released no longer counts as free.
     private static let maximumRounds = 500
@@ -121,7 +121,7 @@ final class Ledger: Sendable {
     var connectionBytes: Int { self.baseCosts.exactValue }
 
     /// Returns the largest number of bytes that were held since the last call, nearly. For tests: they would miss it if
-    /// they looked at ``bytes`` every few milliseconds.
+    /// they checked ``bytes`` every few milliseconds.
     func takePeak() -> Int { max(self.bytes, self.peak.exchange(0, ordering: .relaxed)) }
 
     /// Whether more bytes are held than may be.
@@ -172,7 +172,7 @@ final class Ledger: Sendable {
 
     /// Closes connections if too much is held, and returns unneeded memory to the system. Must be
     /// called periodically, on a thread that may be delayed, even if nothing changes.
-    func look() {
+    func check() {
         if self.isNearlyFull { self.beginEvicting() }
         // The largest amount between two checks counts, too.
         let height = self.height.exchange(0, ordering: .relaxed)
@@ -200,21 +200,21 @@ final class Ledger: Sendable {
 
     /// Closes connections until less is held.
     ///
-    /// The memory of those that were told to close counts as free, however slowly they release it: a client that does
+    /// The memory of those that were asked to close counts as free, however slowly they release it: a client that does
     /// not close its side, or a handler that does not return, must not have others closed in their place.
     private func evict() {
         let target = self.share(Self.evictionShare.end)
-        var leaving: [LedgerAccount] = []
+        var condemned: [LedgerAccount] = []
         for _ in 0..<Self.maximumRounds {
             let held = self.bytes
             guard held > target, !self.isOver.load(ordering: .relaxed) else { return }
-            let excess = held - target - leaving.reduce(0) { $0 + $1.bytes }
+            let excess = held - target - condemned.reduce(0) { $0 + $1.bytes }
             if excess > 0 {
                 let victims = self.victims(toFree: excess)
                 // No connection can release anything: handlers of closed connections hold the memory.
-                guard !victims.isEmpty || !leaving.isEmpty else { return }
+                guard !victims.isEmpty || !condemned.isEmpty else { return }
                 for account in victims { account.condemn() }
-                leaving += victims
+                condemned += victims
             }
             Thread.sleep(forTimeInterval: Self.evictionInterval)
         }

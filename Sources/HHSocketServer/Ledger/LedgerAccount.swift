@@ -73,7 +73,7 @@ final class LedgerAccount: LinkAccount, Sendable {
         for principal in [state.address, state.identity] {
             guard let principal else { continue }
             principal.add(-self.passed)
-            self.ledger.principals.leave(principal)
+            self.ledger.principals.release(principal)
         }
         self.numbers.release()
     }
@@ -193,7 +193,7 @@ final class LedgerAccount: LinkAccount, Sendable {
     func setIdentity(_ identity: String?) { self.replace(\.identity, by: identity.map { .identity($0) }) }
 
     /// Identifies the identity, or else the address, while the connection exists; 0 without either.
-    var turn: UInt64 {
+    var principalID: UInt64 {
         self.state.withLockedValue { state in
             guard let principal = state.identity ?? state.address else { return 0 }
             return UInt64(UInt(bitPattern: ObjectIdentifier(principal)))
@@ -209,7 +209,7 @@ final class LedgerAccount: LinkAccount, Sendable {
             new?.add(self.passed)
             return old
         }
-        if let old { self.ledger.principals.leave(old) }
+        if let old { self.ledger.principals.release(old) }
     }
 
     /// The time by which the client is judged.

@@ -41,7 +41,7 @@ final class Principals: Sendable {
         self.shards.shard(of: key)
     }
 
-    /// Returns the principal for one more account, until ``leave(_:)``.
+    /// Returns the principal for one more account, until ``release(_:)``.
     func enter(_ key: Principal.Key) -> Principal {
         self.shard(key).withLockedValue { entries in
             if let index = entries.index(forKey: key) {
@@ -54,7 +54,7 @@ final class Principals: Sendable {
         }
     }
 
-    func leave(_ principal: Principal) {
+    func release(_ principal: Principal) {
         self.shard(principal.key).withLockedValue { entries in
             guard let index = entries.index(forKey: principal.key) else { return }
             entries.values[index].users -= 1

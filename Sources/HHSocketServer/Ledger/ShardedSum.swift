@@ -19,29 +19,29 @@ final class ShardedSum: Sendable {
         self.step = max(1, step)
         self.memory = .allocate(byteCount: self.count * Self.stride, alignment: Self.stride)
         for shard in 0..<self.count {
-            for place in [self.place(shard, 0), self.place(shard, 1)] { place.initialize(to: .init(0)) }
+            for slot in [self.slot(shard, 0), self.slot(shard, 1)] { slot.initialize(to: .init(0)) }
         }
     }
 
     deinit {
         for shard in 0..<self.count {
-            for place in [self.place(shard, 0), self.place(shard, 1)] {
-                _ = place.pointee.dispose()
-                place.deinitialize(count: 1)
+            for slot in [self.slot(shard, 0), self.slot(shard, 1)] {
+                _ = slot.pointee.dispose()
+                slot.deinitialize(count: 1)
             }
         }
         self.memory.deallocate()
     }
 
-    private func place(_ shard: Int, _ index: Int) -> UnsafeMutablePointer<UnsafeAtomic<Int>.Storage> {
+    private func slot(_ shard: Int, _ index: Int) -> UnsafeMutablePointer<UnsafeAtomic<Int>.Storage> {
         let size = MemoryLayout<UnsafeAtomic<Int>.Storage>.stride
         return (self.memory + shard * Self.stride + index * size)
             .assumingMemoryBound(to: UnsafeAtomic<Int>.Storage.self)
     }
 
-    private func own(_ shard: Int) -> UnsafeAtomic<Int> { UnsafeAtomic(at: self.place(shard, 0)) }
+    private func own(_ shard: Int) -> UnsafeAtomic<Int> { UnsafeAtomic(at: self.slot(shard, 0)) }
     /// The part of a shard's sum that was passed on.
-    private func passed(_ shard: Int) -> UnsafeAtomic<Int> { UnsafeAtomic(at: self.place(shard, 1)) }
+    private func passed(_ shard: Int) -> UnsafeAtomic<Int> { UnsafeAtomic(at: self.slot(shard, 1)) }
 
     /// Adds to a shard's sum.
     ///

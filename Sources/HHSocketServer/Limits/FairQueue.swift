@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import DequeModule
 
-/// Work that waits, in a queue for each of its owners, such as connections; owners take turns. No locks and no clock.
+/// Work that waits, in a queue for each of its owners, such as connections; owners alternate. No locks and no clock.
 ///
 /// ``append(_:of:)`` and ``popFirst()`` take a constant time on average, and so does ``withdraw(_:)``.
 struct FairQueue<Element> {
@@ -12,7 +12,7 @@ struct FairQueue<Element> {
         var count = 0
     }
 
-    private var turns = OwnerTurns()
+    private var owners = RoundRobin()
     private var lines: [UInt64: Line] = [:]
     private var waiting: [UInt64: (element: Element, owner: UInt64)] = [:]
     /// The number of the last element.
@@ -20,8 +20,8 @@ struct FairQueue<Element> {
 
     /// The number of elements that wait.
     var count: Int { self.waiting.count }
-    /// The number of places in memory, including those of withdrawn elements.
-    var placeCount: Int { self.lines.values.reduce(self.turns.placeCount) { $0 + $1.numbers.count } }
+    /// The number of entries in memory, including those of withdrawn elements.
+    var slotCount: Int { self.lines.values.reduce(self.owners.slotCount) { $0 + $1.numbers.count } }
 
     /// Adds an element to the end of its owner's line.
     ///
@@ -31,15 +31,15 @@ struct FairQueue<Element> {
         self.lastNumber += 1
         let number = self.lastNumber
         self.waiting[number] = (element, owner)
-        self.turns.enter(owner)
+        self.owners.enter(owner)
         self.lines[owner, default: Line()].numbers.append(number)
         self.lines[owner]?.count += 1
         return number
     }
 
-    /// Removes and returns the first element of the owner whose turn it is; nil if there is none.
+    /// Removes and returns the first element of the next owner; nil if there is none.
     mutating func popFirst() -> Element? {
-        guard let owner = self.turns.next() else { return nil }
+        guard let owner = self.owners.next() else { return nil }
         while let number = self.lines[owner]?.numbers.popFirst() {
             guard let (element, _) = self.waiting.removeValue(forKey: number) else { continue }
             self.removedOne(of: owner)
@@ -64,7 +64,7 @@ struct FairQueue<Element> {
         self.lines[owner]?.count -= 1
         guard self.lines[owner]?.count == 0 else { return }
         self.lines[owner] = nil
-        self.turns.leave(owner)
+        self.owners.remove(owner)
     }
 }
 

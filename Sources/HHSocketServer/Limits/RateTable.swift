@@ -10,7 +10,7 @@ import NIOCore
 /// the fullest of a few is removed.
 struct RateTable<Key: Hashable & Sendable>: Sendable {
     /// The number of buckets that are examined when one is added: more than one, so that the table shrinks.
-    private static var looks: Int { 4 }
+    private static var checks: Int { 4 }
 
     private let rate: RequestRate
     private let maximumCount: Int
@@ -38,7 +38,7 @@ struct RateTable<Key: Hashable & Sendable>: Sendable {
 
     private mutating func makeRoom(now: NIODeadline) {
         var fullest: (key: Key, tokens: Double)?
-        for _ in 0..<min(Self.looks, self.order.count) {
+        for _ in 0..<min(Self.checks, self.order.count) {
             guard let key = self.order.popFirst(), let tokens = self.buckets[key]?.tokens(now: now) else { continue }
             if tokens >= Double(self.rate.burst) {
                 self.buckets[key] = nil

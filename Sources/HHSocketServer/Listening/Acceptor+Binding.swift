@@ -109,7 +109,7 @@ extension Acceptor {
     /// Sets the options of TCP connections.
     private func tcp(_ bootstrap: ServerBootstrap) -> ServerBootstrap {
         let tcp = self.probing(bootstrap.childChannelOption(.tcpOption(.tcp_nodelay), value: 1))
-        guard let bytes = self.core.rules.limits.kernelSendBuffer, let option = NIOBSDSocket.Option.unsentBytes else {
+        guard let bytes = self.parts.rules.limits.kernelSendBuffer, let option = NIOBSDSocket.Option.unsentBytes else {
             return tcp
         }
         return tcp.childChannelOption(.tcpOption(option), value: min(bytes, Int(CInt.max)))
@@ -128,7 +128,7 @@ extension Acceptor {
     /// Makes the system probe clients, to detect that a client is gone while its request is in flight and it is
     /// therefore not idle. Probes are as rare as the idle timeout, since each wakes a phone's radio.
     private func probing(_ bootstrap: ServerBootstrap) -> ServerBootstrap {
-        guard let idle = self.core.rules.limits.idleTimeout else { return bootstrap }
+        guard let idle = self.parts.rules.limits.idleTimeout else { return bootstrap }
         let options = KeepAlive.options(
             after: max(TimeAmount(clamping: idle), .seconds(60)),
             every: .seconds(60),

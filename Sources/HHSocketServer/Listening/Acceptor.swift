@@ -6,7 +6,7 @@ import NIOCore
 /// The setup of the connections that one listener accepts: each is accepted and counted, admitted by its address,
 /// passes through TLS if configured, and is then served. `+Binding` listens.
 struct Acceptor: Sendable {
-    let core: ServerCore
+    let parts: ServerParts
     private let loops: [ObjectIdentifier: ServerLoop]
     let shortage: ConnectionShortage
     let outage: DescriptorOutage
@@ -18,7 +18,7 @@ struct Acceptor: Sendable {
     private let webSocket: OpeningSettings?
 
     init(
-        core: ServerCore,
+        parts: ServerParts,
         loops: [ServerLoop],
         shortage: ConnectionShortage,
         outage: DescriptorOutage,
@@ -27,7 +27,7 @@ struct Acceptor: Sendable {
         tls: NIOLockedValueBox<TLSService?>,
         webSocket: OpeningSettings? = nil
     ) {
-        self.core = core
+        self.parts = parts
         self.loops = Dictionary(uniqueKeysWithValues: loops.map { (ObjectIdentifier($0.eventLoop), $0) })
         self.shortage = shortage
         self.outage = outage
@@ -50,10 +50,10 @@ struct Acceptor: Sendable {
         guard peer != nil || proxies.isEmpty || self.settings.endpoint.unixPath != nil else {
             throw ChannelError.ioOnClosedChannel
         }
-        let place = ConnectionPlace(in: self.core.books.quota)
-        let connection = ServerPeer(on: channel, loop, core: self.core, listener: self.settings)
+        let slot = ConnectionSlot(in: self.parts.books.quota)
+        let connection = ServerPeer(on: channel, loop, parts: self.parts, listener: self.settings)
         channel.closeFuture.assumeIsolated().whenComplete { _ in
-            place.leave()
+            slot.release()
             connection.channelClosed()
         }
         let arrival = Arrival(
@@ -61,7 +61,7 @@ struct Acceptor: Sendable {
             through: proxies,
             opensWebSockets: self.webSocket != nil
         ) { address in
-            try self.refusal(of: channel, on: loop, for: place, address: ClientAddress(address))
+            try self.refusal(of: channel, on: loop, for: slot, address: ClientAddress(address))
         }
         let operations = channel.pipeline.syncOperations
         guard arrival.expectsHeader else {
@@ -114,7 +114,7 @@ struct Acceptor: Sendable {
 
     private func logFailure(_ reason: String, of arrival: Arrival) {
         // Health checks that only connect cause it, too.
-        self.core.books.peerLog.write(
+        self.parts.books.peerLog.write(
             .debug,
             "a TLS handshake has failed",
             metadata: [
@@ -122,7 +122,7 @@ struct Acceptor: Sendable {
                 "listener": "\(self.settings.endpoint)",
                 "reason": .string(reason),
             ],
-            by: self.core.books.logger
+            by: self.parts.books.logger
         )
     }
 
@@ -170,11 +170,11 @@ struct Acceptor: Sendable {
     private func refusal(
         of channel: any Channel,
         on loop: ServerLoop,
-        for place: ConnectionPlace,
+        for slot: ConnectionSlot,
         address: ClientAddress?
     ) throws -> GoAway? {
         let reason: String
-        switch place.admit(address, now: self.core.books.time.now(), makingRoom: self.shortage.makeRoom) {
+        switch slot.admit(address, now: self.parts.books.time.now(), makingRoom: self.shortage.makeRoom) {
         case nil:
             return nil
         case .tooMany:
@@ -187,7 +187,7 @@ struct Acceptor: Sendable {
             loop.counters.count(.connectionsRefusedByRate)
             reason = "there are too many new connections from your address"
         }
-        let quota = self.core.books.quota
+        let quota = self.parts.books.quota
         var maximum = quota.limits.maximumRefusals
         if self.hasTLS {
             // Sending a go-away costs a handshake, which must not delay clients that are served.

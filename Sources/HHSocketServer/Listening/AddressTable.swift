@@ -61,7 +61,7 @@ struct AddressTable: Sendable {
     /// The number of addresses and networks that are remembered.
     var count: Int { self.entries.count }
 
-    /// Counts a connection of `address`, until ``leave(_:now:)``.
+    /// Counts a connection of `address`, until ``release(_:now:)``.
     ///
     /// - Returns: The reason why it is refused; nil if it is counted.
     mutating func enter(_ address: ClientAddress, now: NIODeadline) -> ConnectionQuota.Refusal? {
@@ -85,7 +85,7 @@ struct AddressTable: Sendable {
         Entry(bucket: self.limits.rate(level: level).map { TokenBucket($0, now: now) })
     }
 
-    mutating func leave(_ address: ClientAddress, now: NIODeadline) {
+    mutating func release(_ address: ClientAddress, now: NIODeadline) {
         for network in [address] + address.around {
             guard var entry = self.entries[network] else { continue }
             entry.count -= 1

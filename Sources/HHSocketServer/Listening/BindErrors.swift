@@ -4,14 +4,14 @@ import HHSocketSystem
 import NIOCore
 
 extension SocketError {
-    /// The error of a listener that could not be bound to `place`, by the error of NIO's.
-    package static func cannotListen(on place: Endpoint, _ error: any Error) -> SocketError {
+    /// The error of a listener that could not be bound to `endpoint`, by the error of NIO's.
+    package static func cannotListen(on endpoint: Endpoint, _ error: any Error) -> SocketError {
         func failed(_ reason: String, _ code: Code = .bindFailed) -> SocketError {
-            SocketError(code, message: "cannot listen on \(place): \(reason)", underlying: error, endpoint: place)
+            SocketError(code, message: "cannot listen on \(endpoint): \(reason)", underlying: error, endpoint: endpoint)
         }
         switch error {
         case let error as IOError:
-            let isPath = place.unixPath != nil
+            let isPath = endpoint.unixPath != nil
             let advice =
                 switch error.errnoCode {
                 case EADDRINUSE:

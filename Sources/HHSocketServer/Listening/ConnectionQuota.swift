@@ -7,7 +7,7 @@ import NIOCore
 /// The number of connections, in total and from each address.
 ///
 /// A connection counts from when it is accepted (``enter()``), and for its address once that is known
-/// (``enter(_:now:)``), which is later behind a proxy: see ``ConnectionPlace``.
+/// (``enter(_:now:)``), which is later behind a proxy: see ``ConnectionSlot``.
 final class ConnectionQuota: Sendable {
     enum Refusal: Hashable, Sendable {
         case tooMany
@@ -63,7 +63,7 @@ final class ConnectionQuota: Sendable {
     /// The number of connections beyond the maximum.
     var excess: Int { max(0, self.total - self.limits.maximum) }
 
-    /// Counts a connection, until ``leave()``.
+    /// Counts a connection, until ``release()``.
     ///
     /// - Returns: Whether another connection must be closed for it; nil if there are far too many, so that it is not
     ///   counted.
@@ -71,17 +71,17 @@ final class ConnectionQuota: Sendable {
         let before = self.count.loadThenWrappingIncrement(ordering: .relaxed)
         // Written so that it cannot overflow.
         guard before < self.limits.maximum || before - self.limits.maximum < self.limits.overshoot else {
-            self.leave()
+            self.release()
             return nil
         }
         return before >= self.limits.maximum
     }
 
-    func leave() {
+    func release() {
         self.count.wrappingDecrement(ordering: .relaxed)
     }
 
-    /// Counts a connection for its address, until ``leave(_:now:)``; nil stands for no address, and has no limits.
+    /// Counts a connection for its address, until ``release(_:now:)``; nil stands for no address, and has no limits.
     ///
     /// - Returns: The reason for a refusal; nil if the connection is counted.
     func enter(_ address: ClientAddress?, now: NIODeadline) -> Refusal? {
@@ -89,9 +89,9 @@ final class ConnectionQuota: Sendable {
         return self.table(of: address).withLockedValue { $0.enter(address, now: now) }
     }
 
-    func leave(_ address: ClientAddress?, now: NIODeadline) {
+    func release(_ address: ClientAddress?, now: NIODeadline) {
         guard let address, self.limits.perAddress.isNeeded else { return }
-        self.table(of: address).withLockedValue { $0.leave(address, now: now) }
+        self.table(of: address).withLockedValue { $0.release(address, now: now) }
     }
 
     private func table(of address: ClientAddress) -> NIOLockedValueBox<AddressTable> {
@@ -112,14 +112,14 @@ final class ConnectionQuota: Sendable {
     }
 }
 
-/// One connection's place in the quota; on its event loop.
-final class ConnectionPlace {
+/// One connection's slot in the quota; on its event loop.
+final class ConnectionSlot {
     private let quota: ConnectionQuota
     private var address: ClientAddress?
     private var isCounted: Bool
     private let needsRoom: Bool
 
-    /// Takes a place for a connection that has been accepted, until ``leave()``.
+    /// Takes a slot for a connection that has been accepted, until ``release()``.
     init(in quota: ConnectionQuota) {
         self.quota = quota
         let needsRoom = quota.enter()
@@ -127,7 +127,7 @@ final class ConnectionPlace {
         self.needsRoom = needsRoom ?? false
     }
 
-    /// Admits the connection by its client's address, or releases its place.
+    /// Admits the connection by its client's address, or releases its slot.
     ///
     /// - Parameters:
     ///   - address: Nil if the client has none, and no limit of addresses.
@@ -140,20 +140,20 @@ final class ConnectionPlace {
         makingRoom makeRoom: () -> Bool
     ) -> ConnectionQuota.Refusal? {
         if let refusal = self.quota.enter(address, now: now) {
-            self.leave()
+            self.release()
             return refusal
         }
         self.address = address
         guard self.isCounted, !self.needsRoom || makeRoom() else {
-            self.leave()
+            self.release()
             return .tooMany
         }
         return nil
     }
 
-    func leave() {
-        if self.isCounted { self.quota.leave() }
-        if let address = self.address { self.quota.leave(address, now: self.quota.time.now()) }
+    func release() {
+        if self.isCounted { self.quota.release() }
+        if let address = self.address { self.quota.release(address, now: self.quota.time.now()) }
         self.isCounted = false
         self.address = nil
     }

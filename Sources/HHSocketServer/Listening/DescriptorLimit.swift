@@ -20,7 +20,7 @@ enum DescriptorLimit {
     static func spares(of limit: Int) -> Int { min(96, max(8, self.part(of: limit))) }
 
     /// The number of free descriptors below which no connection is accepted: what accepting, and the threads of a
-    /// store, may take before the number is looked at again.
+    /// store, may take before the number is checked again.
     static func margin(of limit: Int) -> Int { min(128, max(8, self.part(of: limit))) }
 
     /// The number of connections beyond the maximum that may be open while others are closed for them, and of those

@@ -63,7 +63,7 @@ final class DescriptorOutage: Sendable {
     var isUnderWay: Bool { self.isUnderWayNow.load(ordering: .relaxed) }
 
     /// The number of connections that one of `sockets` listening sockets may accept in a turn of its event loop: what
-    /// all of them accept before anyone looks is at most half of the margin.
+    /// all of them accept before anyone checks is at most half of the margin.
     func acceptsInTurn(sockets: Int) -> Int {
         min(Self.maximumAcceptsInTurn, max(1, self.descriptors.margin / 2 / max(1, sockets)))
     }
@@ -73,11 +73,11 @@ final class DescriptorOutage: Sendable {
         let free = self.free.load(ordering: .relaxed)
         // It may be wrong by what others count at the same time, and is corrected before it matters.
         if free < .max { self.free.wrappingDecrement(by: count, ordering: .relaxed) }
-        if free - count < self.descriptors.margin { self.look() }
+        if free - count < self.descriptors.margin { self.check() }
     }
 
     /// Checks whether descriptors are available, or whether an outage has ended. Any thread.
-    func look() {
+    func check() {
         guard self.hasEnded(), self.count() < self.descriptors.margin else { return }
         self.begin("hardly a file descriptor is left")
     }

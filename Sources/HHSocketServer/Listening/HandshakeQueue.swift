@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOCore
 
-/// The TLS handshakes of one event loop: those in progress, and the connections that wait for their turn, in which
-/// addresses take turns: one with many does not delay the others. The time is passed in.
+/// The TLS handshakes of one event loop: those in progress, and the connections that wait in line, in which
+/// addresses alternate: one with many does not delay the others. The time is passed in.
 ///
 /// The scarce resource is the event loop's time, so a handshake counts only as long as its client keeps up: one that
-/// keeps the server waiting for ``patience`` takes no place from others, because otherwise a few hundred silent clients
+/// keeps the server waiting for ``patience`` takes no slot from others, because otherwise a few hundred silent clients
 /// could exclude all others. If the event loop is late, handshakes get that time in addition: those in progress finish
 /// before more are begun.
 struct HandshakeQueue<Element> {
@@ -18,7 +18,7 @@ struct HandshakeQueue<Element> {
     static var pause: TimeAmount { .milliseconds(5) }
 
     private let maximum: Int
-    private var waiting: [Number: (element: Element, place: UInt64)] = [:]
+    private var waiting: [Number: (element: Element, ticket: UInt64)] = [:]
     private var line = FairQueue<Number>()
     private var counting: Set<Number> = []
     /// The counted handshakes, in the order of their start, with its time; some entries may be over.
@@ -48,7 +48,7 @@ struct HandshakeQueue<Element> {
         return self.start(self.makeNumber(), now: now)
     }
 
-    /// - Parameter origin: The address of the client, or what else takes turns.
+    /// - Parameter origin: The address of the client, or what else alternates.
     mutating func wait(_ element: Element, of origin: UInt64) -> Number {
         let number = self.makeNumber()
         self.waiting[number] = (element, self.line.append(number, of: origin))
@@ -56,15 +56,15 @@ struct HandshakeQueue<Element> {
     }
 
     /// A handshake has ended, or a waiting connection has gone.
-    mutating func leave(_ number: Number) {
+    mutating func remove(_ number: Number) {
         guard let waiting = self.waiting.removeValue(forKey: number) else {
             self.counting.remove(number)
             return
         }
-        _ = self.line.withdraw(waiting.place)
+        _ = self.line.withdraw(waiting.ticket)
     }
 
-    /// The connection whose turn it is; nil if there is none.
+    /// The next connection; nil if there is none.
     mutating func next(now: NIODeadline) -> (number: Number, element: Element)? {
         guard !self.waiting.isEmpty, self.mayStart(now: now), let number = self.line.popFirst(),
             let waiting = self.waiting.removeValue(forKey: number)

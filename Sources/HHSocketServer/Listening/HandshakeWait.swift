@@ -61,15 +61,15 @@ final class HandshakeWait: ChannelInboundHandler, RemovableChannelHandler, Waiti
         self.context = nil
         self.hold.change(to: 0)
         self.failed("the client has closed the connection")
-        if case .waiting(let number) = self.leave() { self.peer.loop.handshakes.leave(number) }
+        if case .waiting(let number) = self.endWait() { self.peer.loop.handshakes.remove(number) }
     }
 
     /// Ends the wait.
     ///
     /// - Returns: What it was in.
-    private func leave() -> Stage {
+    private func endWait() -> Stage {
         defer { self.stage = .over }
-        if case .silent = self.stage { self.peer.leaveStage() }
+        if case .silent = self.stage { self.peer.endStage() }
         return self.stage
     }
 
@@ -83,19 +83,19 @@ final class HandshakeWait: ChannelInboundHandler, RemovableChannelHandler, Waiti
     private func firstBytesCame(_ context: ChannelHandlerContext) {
         guard case .silent = self.stage else { return }
         // Its turn comes without its doing.
-        self.peer.leaveStage()
+        self.peer.endStage()
         let handshakes = self.peer.loop.handshakes
         if let number = handshakes.enter() {
             self.stage = .waiting(number)
-            return self.turnHasCome(number)
+            return self.admitted(number)
         }
         _ = context.channel.setOption(.autoRead, value: false)
         self.stage = .waiting(handshakes.wait(self, of: ClientAddress(self.address)))
     }
 
-    func turnHasCome(_ number: UInt64) {
-        guard let context = self.context else { return self.peer.loop.handshakes.leave(number) }
-        _ = self.leave()
+    func admitted(_ number: UInt64) {
+        guard let context = self.context else { return self.peer.loop.handshakes.remove(number) }
+        _ = self.endWait()
         do {
             try self.begin(context.pipeline.syncOperations, self, number)
             let held = self.held.buffer
@@ -106,7 +106,7 @@ final class HandshakeWait: ChannelInboundHandler, RemovableChannelHandler, Waiti
             context.pipeline.syncOperations.removeHandler(self, promise: nil)
             _ = context.channel.setOption(.autoRead, value: true)
         } catch {
-            self.peer.loop.handshakes.leave(number)
+            self.peer.loop.handshakes.remove(number)
             context.close(promise: nil)
         }
     }

@@ -4,7 +4,7 @@ import NIOCore
 
 /// Settings that the connections of one listener share.
 final class ListenerSettings: Sendable {
-    /// The time that a client may go on sending after the server has closed its direction. Closing immediately would
+    /// The time that a client may continue sending after the server has closed its direction. Closing immediately would
     /// reset the connection, and lose answers that the client has not read yet.
     static let lingerTime = TimeAmount.seconds(1)
 
@@ -78,7 +78,7 @@ final class ListenerSettings: Sendable {
         settings.outputLimit = 1 << 20
         settings.gathersPieces = true
         // The link then finds out what the client has not taken.
-        settings.tellsOfRoomAfter = LinkChannel.uncheckedBytes
+        settings.reportsRoomAfter = LinkChannel.uncheckedBytes
         settings.sharesReceiveBuffers = sharesReceiveBuffers
         settings.partingTime = nil
         settings.lingerTime = self.lingerTime

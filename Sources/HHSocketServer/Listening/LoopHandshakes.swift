@@ -3,13 +3,13 @@ import Atomics
 import HHSocketLink
 import NIOCore
 
-/// A connection whose TLS handshake waits for its turn.
+/// A connection whose TLS handshake waits in line.
 protocol WaitingHandshake: AnyObject {
-    func turnHasCome(_ number: UInt64)
+    func admitted(_ number: UInt64)
     func close()
 }
 
-/// The TLS handshakes of one event loop, which begin in turn.
+/// The TLS handshakes of one event loop, which begin one after the other.
 ///
 /// The queue divides the event loop's time and ends no connection, so its clock is the system's, also where clients are
 /// judged by another one.
@@ -33,7 +33,7 @@ final class LoopHandshakes: Sendable {
         )
     }
 
-    /// The connections that wait for their turn. Any thread.
+    /// The connections that wait in line. Any thread.
     var waitingCount: Int { self.waiting.load(ordering: .relaxed) }
 
     // MARK: On the event loop
@@ -41,7 +41,7 @@ final class LoopHandshakes: Sendable {
     /// - Returns: The number of a handshake that may begin at once; nil: the connection has to wait.
     func enter() -> UInt64? { self.state.value.queue.enter(now: .now()) }
 
-    /// - Parameter address: The client's, if it is known: addresses take turns.
+    /// - Parameter address: The client's, if it is known: addresses alternate.
     func wait(_ wait: any WaitingHandshake, of address: ClientAddress?) -> UInt64 {
         let origin = address.map { UInt64(bitPattern: Int64($0.hashValue)) } ?? 0
         let number = self.state.value.queue.wait(wait, of: origin)
@@ -50,14 +50,14 @@ final class LoopHandshakes: Sendable {
     }
 
     /// A handshake has ended, or a waiting connection has gone.
-    func leave(_ number: UInt64) {
-        self.state.value.queue.leave(number)
+    func remove(_ number: UInt64) {
+        self.state.value.queue.remove(number)
         self.beginNext()
     }
 
     private func beginNext() {
         while !self.state.value.isOver, let next = self.state.value.queue.next(now: .now()) {
-            next.element.turnHasCome(next.number)
+            next.element.admitted(next.number)
         }
         self.changed()
     }

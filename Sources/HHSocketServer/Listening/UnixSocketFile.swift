@@ -30,7 +30,7 @@ enum UnixSocketFile {
 
     /// The time after which a socket that refuses connections is asked once more: a server that is just starting has
     /// bound it, and does not listen yet.
-    private static let secondLook = TimeAmount.milliseconds(50)
+    private static let secondCheck = TimeAmount.milliseconds(50)
 
     /// Removes the file that a dead server has left.
     ///
@@ -40,7 +40,7 @@ enum UnixSocketFile {
         let file = FileIdentity(path: path)
         guard file?.isSocket ?? true else { throw NoSocket() }
         guard await self.refuses(address) else { throw inUse }
-        try? await Task.sleep(for: Duration(self.secondLook))
+        try? await Task.sleep(for: Duration(self.secondCheck))
         guard await self.refuses(address), file == FileIdentity(path: path) else { throw inUse }
         unlink(path)
     }

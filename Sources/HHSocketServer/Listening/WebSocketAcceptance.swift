@@ -45,7 +45,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         self.state = settings.sharesPort ? .undecided : .request
     }
 
-    private var core: ServerCore { self.peer.core }
+    private var parts: ServerParts { self.peer.parts }
     private var loop: ServerLoop { self.peer.loop }
 
     /// Adds a link after this handler, on a shared port.
@@ -113,7 +113,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     /// The client carries its frames over no WebSocket.
     private func stepAside(_ context: ChannelHandlerContext, with data: NIOAny? = nil) {
         self.state = .done
-        self.peer.leaveStage()
+        self.peer.endStage()
         if self.frames == nil {
             do {
                 try self.arrival.admit()
@@ -134,11 +134,11 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         do {
             let malformed = try self.arrival.identify(byForwardedFor: head.headers.values("X-Forwarded-For"))
             guard let malformed else { return true }
-            self.core.books.peerLog.write(
+            self.parts.books.peerLog.write(
                 .warning,
                 "an X-Forwarded-For field is malformed",
                 metadata: ["remote": "\(proxy.map { "\($0)" } ?? "unknown")", "value": "\(malformed)"],
-                by: self.core.books.logger
+                by: self.parts.books.logger
             )
             return true
         } catch {
@@ -175,7 +175,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         let rules = route.rules
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         let eventLoop = context.eventLoop
-        self.authentication = self.core.services.authentications.begin(from: .init(self.arrival.address)) {
+        self.authentication = self.parts.services.authentications.begin(from: .init(self.arrival.address)) {
             let permission = await authenticate(WebSocketListening.Request(head)).permission
             var rules = rules
             rules.permission = { _ in permission }
@@ -276,7 +276,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
             try self.peer.add(frames.link, to: operations, position: .after(carriage))
             self.loop.socketLoop.enter { self.peer.begin(in: &$0) }
         } else {
-            self.peer.leaveStage()
+            self.peer.endStage()
         }
         carriage.send(self.held)
         self.end(context)
@@ -294,8 +294,8 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         let operations = context.pipeline.syncOperations
         if let frames = self.frames {
             // It has sent nothing, and another peer begins on its channel.
-            self.peer.leave(frames.link, operations)
-            self.peer = ServerPeer(on: context.channel, self.loop, core: self.core, listener: self.peer.listener)
+            self.peer.detach(frames.link, operations)
+            self.peer = ServerPeer(on: context.channel, self.loop, parts: self.parts, listener: self.peer.listener)
             self.hold = Hold(.memory(0), of: self.peer.account)
             self.peer.arrived(from: self.arrival.address, refusal: nil)
         }

@@ -5,7 +5,7 @@ import HHSocketLink
 /// ``ServerMiddleware``, a ``ServerAdmission``, a ``RefusalObserver``, or several of them in one type.
 public protocol RouterLayer: Sendable {}
 
-/// Decides on requests by their headers, before their bodies are looked at.
+/// Decides on requests by their headers, before their bodies are read.
 ///
 /// A request that it refuses is neither decompressed nor given a task, and is not compared with earlier ones that had
 /// the same idempotency key. A repeat whose answer was kept passes admission again, so that it gets that answer only

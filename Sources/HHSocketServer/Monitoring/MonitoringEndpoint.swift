@@ -166,11 +166,11 @@ final class MonitoringConnections {
         if self.handlers.count >= MonitoringEndpoint.maximumConnections,
             let oldest = self.handlers.first(where: { !$0.isAnswered }) ?? self.handlers.first
         {
-            self.leave(oldest)
+            self.remove(oldest)
             oldest.close()
         }
         self.handlers.append(handler)
     }
 
-    func leave(_ handler: MonitoringHandler) { self.handlers.removeAll { $0 === handler } }
+    func remove(_ handler: MonitoringHandler) { self.handlers.removeAll { $0 === handler } }
 }

@@ -39,7 +39,7 @@ final class MonitoringHandler: ChannelInboundHandler {
     func handlerRemoved(context: ChannelHandlerContext) {
         self.timeout?.cancel()
         self.task?.cancel()
-        self.connections.leave(self)
+        self.connections.remove(self)
     }
 
     /// A client that has sent its request waits for the answer.

@@ -2,7 +2,7 @@
 import HHSocketSystem
 
 /// The metrics of the process, with the names that Prometheus' client libraries give them. Those that the system does
-/// not tell are left out.
+/// not know are left out.
 struct ProcessMetrics: Sendable {
     /// The time at which it was made, in seconds since 1970.
     private let startTime = time(nil)

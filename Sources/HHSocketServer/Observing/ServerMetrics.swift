@@ -13,7 +13,7 @@ final class ServerMetrics: Sendable {
 
     private static let interval = TimeAmount.seconds(1)
 
-    private let core: ServerCore
+    private let parts: ServerParts
     private let loops: [ServerLoop]
     private let counters: [(number: ServerCounter, counter: Counter)]
     private let connections: Gauge
@@ -29,9 +29,9 @@ final class ServerMetrics: Sendable {
     private let state = NIOLockedValueBox(State())
 
     /// Nil without a metrics backend.
-    init?(factory: any MetricsFactory, core: ServerCore, loops: [ServerLoop]) {
+    init?(factory: any MetricsFactory, parts: ServerParts, loops: [ServerLoop]) {
         guard !(factory is NOOPMetricsHandler) else { return nil }
-        self.core = core
+        self.parts = parts
         self.loops = loops
         self.counters = ServerCounter.allCases.map {
             ($0, Counter(label: "hhsocket.server.\($0.name)", factory: factory))
@@ -47,7 +47,7 @@ final class ServerMetrics: Sendable {
         self.principals = Gauge(label: "hhsocket.server.principals", factory: factory)
         self.keptAnswers = Gauge(label: "hhsocket.server.idempotent_answers", factory: factory)
         self.keptAnswerBytes = Gauge(label: "hhsocket.server.idempotent_answer_bytes", factory: factory)
-        let limiters = core.rules.routes.sorted { $0.key < $1.key }.compactMap { type, route in
+        let limiters = parts.rules.routes.sorted { $0.key < $1.key }.compactMap { type, route in
             route.rules.limiter.map { (type, $0) }
         }
         // Only for the number of types with their own figures.
@@ -85,11 +85,11 @@ final class ServerMetrics: Sendable {
         self.connections.record(self.loops.reduce(0) { $0 + $1.counters.connectionCount })
         for (gauge, loop) in zip(self.connectionsByLoop, self.loops) { gauge.record(loop.counters.connectionCount) }
         self.waitingHandshakes.record(self.loops.reduce(0) { $0 + $1.handshakes.waitingCount })
-        self.inFlight.record(self.core.books.ledger.requestsInFlight)
-        self.bufferedBytes.record(self.core.books.ledger.bytes - self.core.books.ledger.connectionBytes)
-        self.heldBytes.record(self.core.books.ledger.bytes)
-        self.principals.record(self.core.books.ledger.principals.count)
-        let kept = self.core.services.idempotentAnswers.kept
+        self.inFlight.record(self.parts.books.ledger.requestsInFlight)
+        self.bufferedBytes.record(self.parts.books.ledger.bytes - self.parts.books.ledger.connectionBytes)
+        self.heldBytes.record(self.parts.books.ledger.bytes)
+        self.principals.record(self.parts.books.ledger.principals.count)
+        let kept = self.parts.services.idempotentAnswers.kept
         self.keptAnswers.record(kept.count)
         self.keptAnswerBytes.record(kept.bytes)
         for (limiter, gauge) in self.concurrencyLimits { gauge.record(limiter.limit) }

@@ -10,7 +10,7 @@ protocol SilentConnection: AnyObject {
     /// Whether the server is at work for the client, so that it has a right to be silent.
     var isBusy: Bool { get }
     /// Its place in the order of silence.
-    var placeOfSilence: SlotKey? { get set }
+    var silenceSlot: SlotKey? { get set }
     /// Closes it for a newcomer.
     func closeForNewcomer(in turn: inout Turn)
 }
@@ -18,7 +18,7 @@ protocol SilentConnection: AnyObject {
 /// The order of silence of one event loop's connections.
 final class LoopSilence: Sendable {
     /// The largest number of connections that are examined to find one to close.
-    private static let maximumLooks = 64
+    private static let maximumChecks = 64
     /// The time within which the last frame to a client must be sent.
     static let lastWordTime = TimeAmount.milliseconds(50)
 
@@ -41,8 +41,8 @@ final class LoopSilence: Sendable {
     // MARK: On the event loop
 
     func add(_ connection: any SilentConnection, now: NIODeadline) {
-        guard connection.placeOfSilence == nil else { return }
-        connection.placeOfSilence = self.order.value.insert(
+        guard connection.silenceSlot == nil else { return }
+        connection.silenceSlot = self.order.value.insert(
             connection,
             bytesReceived: connection.bytesReceived,
             now: now
@@ -51,36 +51,36 @@ final class LoopSilence: Sendable {
     }
 
     func remove(_ connection: any SilentConnection) {
-        guard let place = connection.placeOfSilence else { return }
-        connection.placeOfSilence = nil
-        self.order.value.remove(place)
+        guard let slot = connection.silenceSlot else { return }
+        connection.silenceSlot = nil
+        self.order.value.remove(slot)
         self.publish()
     }
 
     /// Checks whether a connection is silent; called periodically.
-    func look(at connection: any SilentConnection, now: NIODeadline) {
-        guard let place = connection.placeOfSilence else { return }
-        self.look(place, connection, now: now)
+    func check(_ connection: any SilentConnection, now: NIODeadline) {
+        guard let slot = connection.silenceSlot else { return }
+        self.check(slot, connection, now: now)
         self.publish()
     }
 
     @discardableResult
-    private func look(
-        _ place: SlotKey,
+    private func check(
+        _ slot: SlotKey,
         _ connection: any SilentConnection,
         now: NIODeadline
     ) -> Bool {
         let (bytes, isBusy) = (connection.bytesReceived, connection.isBusy)
-        return self.order.value.look(place, bytesReceived: bytes, isBusy: isBusy, now: now)
+        return self.order.value.check(slot, bytesReceived: bytes, isBusy: isBusy, now: now)
     }
 
     /// Closes the connection that has been silent longest, if that is at least `minimum`.
     ///
     /// - Returns: False if none has, or not among the first.
     func closeOldest(silentFor minimum: TimeAmount, in turn: inout Turn) -> Bool {
-        for _ in 0..<Self.maximumLooks {
+        for _ in 0..<Self.maximumChecks {
             guard let oldest = self.order.value.oldest, turn.now - oldest.since >= minimum else { return false }
-            guard self.look(oldest.place, oldest.element, now: turn.now) else { continue }
+            guard self.check(oldest.slot, oldest.element, now: turn.now) else { continue }
             self.remove(oldest.element)
             oldest.element.closeForNewcomer(in: &turn)
             return true

@@ -54,7 +54,7 @@ final class PeerPort: @unchecked Sendable {
         }
     }
 
-    /// Sends a push; the future tells whether it was accepted.
+    /// Sends a push; the future says whether it was accepted.
     func push(_ push: SharedPush) -> EventLoopFuture<Bool>? {
         self.state.withLockedValue { state in
             guard state.isOpen else { return nil }

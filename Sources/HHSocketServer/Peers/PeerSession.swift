@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocketLink
 
-/// A language that a peer speaks: it tells ``ServerPeer`` its state, and carries out the decisions of that. On the
+/// A language that a peer speaks: it reports its state to ``ServerPeer``, and carries out the decisions of that. On the
 /// peer's event loop.
 ///
 /// No member has a default: a language that is silent about one of the rules does not compile.
@@ -20,9 +20,9 @@ protocol PeerSession: AnyObject {
     func ended(_ reason: ServerCloseReason)
     /// The identity of the peer has changed.
     func identityChanged(in turn: inout Turn)
-    /// Tells the peer why it is closed, and closes the link once that has been sent.
+    /// Says to the peer why it is closed, and closes the link once that has been sent.
     ///
-    /// - Returns: False if it cannot be told: it is closed at once.
+    /// - Returns: False if that cannot be said: it is closed at once.
     func say(_ farewell: Farewell, in turn: inout Turn) -> Bool
     /// Finishes the work in progress, and then closes.
     func drain(_ policy: ShutdownPolicy, in turn: inout Turn)

@@ -2,20 +2,20 @@
 import HHSocketLink
 import NIOCore
 
-/// The rules of progress for a peer, whatever it speaks: it is looked at from time to time, and compared with the last
-/// look.
+/// The rules of progress for a peer, whatever it speaks: it is checked from time to time, and compared with the last
+/// check.
 struct PeerWatch {
-    /// The result of a look.
+    /// The result of a check.
     struct Finding {
         /// The limit that the peer has exceeded.
         var verdict: SessionWatch.Verdict?
-        /// Whether the peer has sent or read something since the last look, or is waited for by nobody.
+        /// Whether the peer has sent or read something since the last check, or is waited for by nobody.
         var hasProgressed = false
         /// Whether memory that is kept for more traffic is to be freed now.
         var rests = false
     }
 
-    /// The state of a link at a look.
+    /// The state of a link at a check.
     struct LinkState {
         var bytesReceived: Int
         var bytesSent: Int
@@ -32,7 +32,7 @@ struct PeerWatch {
     private var bytesReceived = 0
     private var bytesSent = 0
     private var units = 0
-    /// The time of the last look at which bytes had been sent.
+    /// The time of the last check at which bytes had been sent.
     private var sentAt: NIODeadline
     /// The start of the measurement of the rate at which payloads arrive in pieces, and the number of bytes by then.
     private var pieces: (since: NIODeadline, bytes: Int)?
@@ -62,8 +62,8 @@ struct PeerWatch {
     /// The incomplete unit is not awaited any longer.
     mutating func partialWasGivenUp() { self.watch.frameWasGivenUp() }
 
-    mutating func look(
-        at link: LinkState,
+    mutating func check(
+        link: LinkState,
         _ state: PeerState,
         _ times: SessionWatch.Times,
         now: NIODeadline
@@ -83,7 +83,7 @@ struct PeerWatch {
         if state.isIntroduced { self.watch.firstFrameCame() }
         if link.bytesSent != self.bytesSent { self.sentAt = now }
         (self.bytesReceived, self.bytesSent, self.units) = (link.bytesReceived, link.bytesSent, state.units)
-        let rest = self.rest.look(bytes: link.bytesReceived + link.bytesSent - link.channelBytes)
+        let rest = self.rest.check(bytes: link.bytesReceived + link.bytesSent - link.channelBytes)
         let observation = SessionWatch.Observation(
             partialBytes: link.unfinishedBytes,
             waitingBytes: link.channelBytes,

@@ -10,27 +10,27 @@ struct RestWatch {
     }
 
     /// The number of consecutive checks with almost no traffic after which memory is freed.
-    static let quietLooks: UInt8 = 3
+    static let quietChecks: UInt8 = 3
     /// The number of bytes between two checks that count as almost no traffic: heartbeats, and an occasional push.
     static let quietBytes = 1_024
 
     private var bytes = 0
-    private var looks: UInt8 = 0
+    private var checks: UInt8 = 0
 
     /// - Parameter bytes: The number of bytes received from and accepted by the client since the beginning.
-    mutating func look(bytes: Int) -> Finding {
+    mutating func check(bytes: Int) -> Finding {
         var finding = Finding(hasProgressed: bytes != self.bytes)
         let isQuiet = bytes - self.bytes <= Self.quietBytes
         self.bytes = bytes
         guard isQuiet else {
-            self.looks = 0
+            self.checks = 0
             return finding
         }
         // These few bytes have allocated memory, which is freed again.
-        if finding.hasProgressed { self.looks = min(self.looks, Self.quietLooks - 1) }
-        guard self.looks < Self.quietLooks else { return finding }
-        self.looks += 1
-        finding.rests = self.looks == Self.quietLooks
+        if finding.hasProgressed { self.checks = min(self.checks, Self.quietChecks - 1) }
+        guard self.checks < Self.quietChecks else { return finding }
+        self.checks += 1
+        finding.rests = self.checks == Self.quietChecks
         return finding
     }
 }

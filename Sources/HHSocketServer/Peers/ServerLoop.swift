@@ -9,7 +9,7 @@ protocol LoopPeer: SilentConnection {
     /// Whether nothing is served yet: it is closed at once where the server shuts down.
     var isArriving: Bool { get }
     /// Checks the rules of progress.
-    func look(in turn: inout Turn)
+    func check(in turn: inout Turn)
     /// Sends a broadcast, encoded for each listener, unless it is older than the peer.
     ///
     /// - Returns: Whether it was accepted.
@@ -32,8 +32,8 @@ final class ServerLoop: Sendable {
         var number: UInt64
         /// The push for each listener.
         var pushes: [PushQueue.Push?]
-        /// The place up to which connections have not received it; nil before the first one has.
-        var place: Int?
+        /// The position up to which connections have not received it; nil before the first one has.
+        var position: Int?
         var count = 0
         var promise: EventLoopPromise<Int>
     }
@@ -92,7 +92,7 @@ final class ServerLoop: Sendable {
             // Each connection gets one before the next.
             guard self.peers.value.broadcasts.count == 1 else { return }
             let isOver = self.socketLoop.turnIsOver(turn)
-            if isOver { self.leaveBroadcasts(in: &turn) } else { self.broadcast(in: &turn) }
+            if isOver { self.deferBroadcasts(in: &turn) } else { self.broadcast(in: &turn) }
         }
         if !isSubmitted { promise.succeed(0) }
         return promise.futureResult
@@ -101,13 +101,13 @@ final class ServerLoop: Sendable {
     /// Continues the broadcasts for a short time.
     private func broadcast(in turn: inout Turn) {
         while var broadcast = self.peers.value.broadcasts.first {
-            let end = broadcast.place ?? self.peers.value.list.count
-            let (peers, place) = self.peers.value.list.slice(before: end, count: Self.sliceLength)
+            let end = broadcast.position ?? self.peers.value.list.count
+            let (peers, position) = self.peers.value.list.slice(before: end, count: Self.sliceLength)
             for peer in peers where peer.push(broadcast.pushes, number: broadcast.number, in: &turn) {
                 broadcast.count += 1
             }
-            broadcast.place = place
-            if place == 0 {
+            broadcast.position = position
+            if position == 0 {
                 self.peers.value.broadcasts.removeFirst()
                 broadcast.promise.succeed(broadcast.count)
             } else {
@@ -115,10 +115,10 @@ final class ServerLoop: Sendable {
             }
             guard !self.socketLoop.turnIsOver(turn) else { break }
         }
-        if !self.peers.value.broadcasts.isEmpty { self.leaveBroadcasts(in: &turn) }
+        if !self.peers.value.broadcasts.isEmpty { self.deferBroadcasts(in: &turn) }
     }
 
-    private func leaveBroadcasts(in turn: inout Turn) {
+    private func deferBroadcasts(in turn: inout Turn) {
         self.socketLoop.afterOtherChannels(in: &turn) { self.broadcast(in: &$0) }
     }
 
@@ -148,7 +148,7 @@ final class ServerLoop: Sendable {
     static let drainStep = 64
     private static let drainInterval = TimeAmount.milliseconds(20)
 
-    /// Tells connections to finish, in steps that take ``ShutdownPolicy/tellingTime`` together. Each step notifies a
+    /// Asks connections to finish, in steps that take ``ShutdownPolicy/announcingTime`` together. Each step notifies a
     /// few.
     private func drain(
         _ peers: ArraySlice<any LoopPeer>,
@@ -156,7 +156,7 @@ final class ServerLoop: Sendable {
         step: Int? = nil,
         in turn: inout Turn
     ) {
-        let steps = max(1, policy.tellingTime.nanoseconds / Self.drainInterval.nanoseconds)
+        let steps = max(1, policy.announcingTime.nanoseconds / Self.drainInterval.nanoseconds)
         let step = step ?? max(Self.drainStep, peers.count / Int(clamping: steps))
         for peer in peers.prefix(step) { peer.drain(policy, in: &turn) }
         let rest = peers.dropFirst(step)
@@ -226,15 +226,15 @@ final class ServerLoop: Sendable {
     }
 
     /// Checks the peers before this place, for a short time in each turn.
-    private func sweep(_ place: Int = .max, in turn: inout Turn) {
-        var place = place
-        while place > 0, !self.peers.value.isOver {
-            let (peers, next) = self.peers.value.list.slice(before: place, count: Self.sliceLength)
-            for peer in peers { peer.look(in: &turn) }
-            place = next
+    private func sweep(_ position: Int = .max, in turn: inout Turn) {
+        var position = position
+        while position > 0, !self.peers.value.isOver {
+            let (peers, next) = self.peers.value.list.slice(before: position, count: Self.sliceLength)
+            for peer in peers { peer.check(in: &turn) }
+            position = next
             guard !self.socketLoop.turnIsOver(turn) else { break }
         }
-        guard place > 0, !self.peers.value.isOver else { return self.counters.endSweep() }
-        self.socketLoop.afterOtherChannels(in: &turn) { [place] in self.sweep(place, in: &$0) }
+        guard position > 0, !self.peers.value.isOver else { return self.counters.endSweep() }
+        self.socketLoop.afterOtherChannels(in: &turn) { [position] in self.sweep(position, in: &$0) }
     }
 }

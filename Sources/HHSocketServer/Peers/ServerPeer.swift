@@ -39,7 +39,7 @@ final class ServerPeer: LinkHost {
 
     // In an order in which small properties fill the gaps between others: there is one for each connection.
     let loop: ServerLoop
-    let core: ServerCore
+    let parts: ServerParts
     let account: LedgerAccount
     let listener: ListenerSettings
     private let channel: any Channel
@@ -56,7 +56,7 @@ final class ServerPeer: LinkHost {
     /// The number of stages so far.
     private var stageCount: UInt32 = 0
     private var watch: PeerWatch
-    private var silencePlace: SlotKey?
+    private var silenceKey: SlotKey?
     /// The units that are of no use and that it may still send.
     private var unproductive: TokenBucket?
     /// Ends the stage.
@@ -65,16 +65,16 @@ final class ServerPeer: LinkHost {
     /// The number of the last broadcast that was for it.
     private var lastBroadcast: UInt64 = 0
 
-    init(on channel: any Channel, _ loop: ServerLoop, core: ServerCore, listener: ListenerSettings) {
+    init(on channel: any Channel, _ loop: ServerLoop, parts: ServerParts, listener: ListenerSettings) {
         self.channel = channel
         self.loop = loop
-        self.core = core
+        self.parts = parts
         self.listener = listener
-        let now = core.books.time.now()
-        self.account = LedgerAccount(core.books.ledger, shard: loop.index, baseCost: ConnectionCost.waitingHandshake)
-        self.port = PeerPort(on: loop.socketLoop, self.account, core.books.registry)
+        let now = parts.books.time.now()
+        self.account = LedgerAccount(parts.books.ledger, shard: loop.index, baseCost: ConnectionCost.waitingHandshake)
+        self.port = PeerPort(on: loop.socketLoop, self.account, parts.books.registry)
         self.watch = PeerWatch(now: now)
-        self.unproductive = core.rules.limits.unproductiveFrameRate.map { TokenBucket($0, now: now) }
+        self.unproductive = parts.rules.limits.unproductiveFrameRate.map { TokenBucket($0, now: now) }
         self.port.open(self)
         self.account.open(from: nil, holder: self.port)
     }
@@ -116,7 +116,7 @@ final class ServerPeer: LinkHost {
 
     /// Gives the stage another time, from now on.
     func limit(to time: TimeAmount, otherwise expired: @escaping () -> Void) {
-        self.leaveStage()
+        self.endStage()
         let stage = self.stageCount
         self.loop.socketLoop.enter { turn in
             guard self.stageCount == stage, self.phase != .ended else { return }
@@ -128,7 +128,7 @@ final class ServerPeer: LinkHost {
     }
 
     /// Ends the time limit of a stage: what follows has its own.
-    func leaveStage() {
+    func endStage() {
         self.stageCount += 1
         if let timer = self.timer.take() { self.loop.socketLoop.removeTimer(timer) }
     }
@@ -154,7 +154,7 @@ final class ServerPeer: LinkHost {
         // The watch judges it.
         settings.writeStallTimeout = nil
         return Link(
-            id: ConnectionID(number: self.refusal == nil ? self.core.books.nextConnectionID() : 0),
+            id: ConnectionID(number: self.refusal == nil ? self.parts.books.nextConnectionID() : 0),
             loop: self.loop.socketLoop,
             language: language,
             settings: settings,
@@ -169,7 +169,7 @@ final class ServerPeer: LinkHost {
         self.session = session
         self.link = link
         self.isUnknown = isStranger
-        self.watch = PeerWatch(now: self.core.books.time.now(), isStranger: self.isStranger)
+        self.watch = PeerWatch(now: self.parts.books.time.now(), isStranger: self.isStranger)
     }
 
     /// Puts a link into a channel's pipeline.
@@ -190,7 +190,7 @@ final class ServerPeer: LinkHost {
     }
 
     /// Detaches from a channel on which another peer begins: a WebSocket of messages, on a port for both.
-    func leave<Language>(_ link: Link<Language>, _ operations: ChannelPipeline.SynchronousOperations) {
+    func detach<Language>(_ link: Link<Language>, _ operations: ChannelPipeline.SynchronousOperations) {
         self.ends(.upgraded)
         self.end()
         operations.removeHandler(link, promise: nil)
@@ -206,7 +206,7 @@ final class ServerPeer: LinkHost {
 
     func decide(_ context: ChannelHandlerContext) -> Decision {
         let client = ConnectingClient(self.address, context, listener: self.listener.endpoint)
-        switch self.core.rules.connections.admit?(client) {
+        switch self.parts.rules.connections.admit?(client) {
         case nil, .admit: return .admit(identity: nil)
         case .admitAs(let name): return .admit(identity: name)
         case .refuse(let reason, let retryAfter):
@@ -221,7 +221,7 @@ final class ServerPeer: LinkHost {
     func begin(_ decision: Decision? = nil, in turn: inout Turn) {
         guard self.phase == .arriving, let session = self.session, let link = self.link, let context = link.context
         else { return }
-        self.leaveStage()
+        self.endStage()
         // Accepted during the server's shutdown, by a loop that had no other connection, or after all connections were
         // closed and before the listener was: that client would be asked to leave, and might stay forever.
         guard self.loop.mayBegin else { return self.kill() }
@@ -258,11 +258,11 @@ final class ServerPeer: LinkHost {
         case .beatSent: self.session?.beatSent(in: &turn)
         case .beatFailed(let error):
             let metadata: Logger.Metadata = ["connection": "\(id)", "error": "\(type(of: error))"]
-            self.core.books.peerLog.write(
+            self.parts.books.peerLog.write(
                 .warning,
                 "a heartbeat could not be created",
                 metadata: metadata,
-                by: self.core.books.logger
+                by: self.parts.books.logger
             )
         case .ended(let end):
             if self.phase != .ended {
@@ -288,7 +288,7 @@ final class ServerPeer: LinkHost {
     }
 
     /// Whether the server requires an identity, and the peer has none.
-    var lacksIdentity: Bool { self.core.rules.requiresIdentity && self.port.identity == nil }
+    var lacksIdentity: Bool { self.parts.rules.requiresIdentity && self.port.identity == nil }
 
     func authenticationChanged(isUnderWay: Bool, now: NIODeadline) {
         self.watch.authenticationChanged(isUnderWay: isUnderWay, now: now)
@@ -301,7 +301,7 @@ final class ServerPeer: LinkHost {
     /// Adds the counts of the event loop's sessions to those that can be read: called before what they count leaves.
     func takeCounts() { self.loop.counters.take(self.loop.sessionCounts) }
 
-    // MARK: Looks
+    // MARK: Checks
 
     /// Whether nothing is read from the peer for now.
     var isReadingHeld: Bool { self.link?.state.isReadingHeld ?? false }
@@ -309,22 +309,22 @@ final class ServerPeer: LinkHost {
     private var isOpen: Bool { self.phase == .open && self.link?.isOpen == true }
 
     /// Checks the rules of progress, from time to time.
-    func look(in turn: inout Turn) {
+    func check(in turn: inout Turn) {
         let now = turn.now
-        self.loop.silence.look(at: self, now: now)
+        self.loop.silence.check(self, now: now)
         guard self.phase == .open, let link = self.link, link.context != nil, let session = self.session else { return }
         link.settleNow()
         self.account.settle()
         let state = session.state()
-        if state.waitingBytes > self.core.rules.limits.maximumBufferedBytesPerConnection {
+        if state.waitingBytes > self.parts.rules.limits.maximumBufferedBytesPerConnection {
             return self.evict(.memory, in: &turn)
         }
         self.charge(controlFrames: state.controlFrames, in: &turn)
         guard self.phase == .open else { return }
-        let finding = self.watch.look(at: link.state, state, self.listener.times, now: now)
+        let finding = self.watch.check(link: link.state, state, self.listener.times, now: now)
         if finding.hasProgressed { self.account.progressed(at: now) }
         if finding.rests {
-            self.core.books.ledger.freed(link.releaseRest())
+            self.parts.books.ledger.freed(link.releaseRest())
             session.rest()
         }
         guard let verdict = finding.verdict else { return }
@@ -364,8 +364,8 @@ final class ServerPeer: LinkHost {
         guard self.isOpen, let link = self.link else { return }
         self.loop.counters.count(eviction.counter)
         self.ends(eviction.closeReason)
-        self.log("a client is closed", eviction.reason(self.core.rules.limits))
-        guard let farewell = eviction.farewell(self.core.rules.limits, isWritable: link.isWritable) else {
+        self.log("a client is closed", eviction.reason(self.parts.rules.limits))
+        guard let farewell = eviction.farewell(self.parts.rules.limits, isWritable: link.isWritable) else {
             return self.kill()
         }
         self.say(farewell, in: &turn)
@@ -374,7 +374,7 @@ final class ServerPeer: LinkHost {
         _ = self.loop.socketLoop.setTimer(turn.now + LoopSilence.lastWordTime) { _ in self.kill() }
     }
 
-    /// Tells the peer why it is closed, and closes it.
+    /// Says to the peer why it is closed, and closes it.
     func say(_ farewell: Farewell, in turn: inout Turn) {
         guard self.link?.isOpen == true else { return }
         self.ends(.closedByServer)
@@ -395,7 +395,7 @@ final class ServerPeer: LinkHost {
         guard self.phase != .ended else { return }
         let wasOpen = self.phase == .open
         self.phase = .ended
-        self.leaveStage()
+        self.endStage()
         self.loop.remove(self, wasOpen: wasOpen)
         if wasOpen { self.log("a connection has ended", at: .debug) }
         self.session?.ended(self.closeReason ?? .connectionLost)
@@ -408,7 +408,7 @@ final class ServerPeer: LinkHost {
     // MARK: The log
 
     func log(_ what: String, _ reason: String? = nil, at level: Logger.Level = .info) {
-        self.core.books.peerLog.write(level, "\(what)", metadata: self.metadata(reason), by: self.core.books.logger)
+        self.parts.books.peerLog.write(level, "\(what)", metadata: self.metadata(reason), by: self.parts.books.logger)
     }
 
     private func metadata(_ reason: String?) -> Logger.Metadata {
@@ -451,9 +451,9 @@ extension ServerPeer: LoopPeer {
 }
 
 extension ServerPeer: SilentConnection {
-    var placeOfSilence: SlotKey? {
-        get { self.silencePlace }
-        set { self.silencePlace = newValue }
+    var silenceSlot: SlotKey? {
+        get { self.silenceKey }
+        set { self.silenceKey = newValue }
     }
 
     var bytesReceived: Int { self.link?.bytesReceived ?? 0 }
@@ -462,7 +462,7 @@ extension ServerPeer: SilentConnection {
     /// client would spare itself by never giving credit.
     var isBusy: Bool {
         guard self.phase == .open, let session = self.session else { return false }
-        return session.workOfOurs > 0 && self.watch.silence(now: self.core.books.time.now()) < Self.longestPoll
+        return session.workOfOurs > 0 && self.watch.silence(now: self.parts.books.time.now()) < Self.longestPoll
     }
 
     func closeForNewcomer(in turn: inout Turn) {

@@ -5,41 +5,41 @@
 /// `Session` is a class, or a protocol of classes.
 struct SessionList<Session> {
     private var sessions: [Session] = []
-    private var places: [ObjectIdentifier: Int] = [:]
+    private var indices: [ObjectIdentifier: Int] = [:]
 
     var isEmpty: Bool { self.sessions.isEmpty }
     var count: Int { self.sessions.count }
     /// All of them, as a copy.
     var all: [Session] { self.sessions }
 
-    /// Adds it, unless the list contains it already: then it keeps its place.
+    /// Adds it, unless the list contains it already: then it keeps its position.
     mutating func append(_ session: Session) {
         let id = ObjectIdentifier(session as AnyObject)
-        guard self.places[id] == nil else { return }
-        self.places[id] = self.sessions.count
+        guard self.indices[id] == nil else { return }
+        self.indices[id] = self.sessions.count
         self.sessions.append(session)
     }
 
     /// - Returns: Whether the list contained it.
     @discardableResult
     mutating func remove(_ session: Session) -> Bool {
-        guard let place = self.places.removeValue(forKey: ObjectIdentifier(session as AnyObject)) else { return false }
-        // The last one takes its place.
+        guard let index = self.indices.removeValue(forKey: ObjectIdentifier(session as AnyObject)) else { return false }
+        // The last one replaces it.
         let last = self.sessions.removeLast()
-        if place < self.sessions.count {
-            self.sessions[place] = last
-            self.places[ObjectIdentifier(last as AnyObject)] = place
+        if index < self.sessions.count {
+            self.sessions[index] = last
+            self.indices[ObjectIdentifier(last as AnyObject)] = index
         }
         return true
     }
 
-    /// Returns up to `count` connections before the place `end`, the last one first.
+    /// Returns up to `count` connections before the position `end`, the last one first.
     ///
-    /// A caller that continues with the place of the last one returned visits all connections that were there at the
+    /// A caller that continues with the position of the last one returned visits all connections that were there at the
     /// beginning, and some of them twice if others are removed meanwhile.
-    func slice(before end: Int, count: Int) -> (sessions: [Session], place: Int) {
+    func slice(before end: Int, count: Int) -> (sessions: [Session], position: Int) {
         let end = min(end, self.sessions.count)
-        let place = max(0, end - count)
-        return (self.sessions[place..<end].reversed(), place)
+        let position = max(0, end - count)
+        return (self.sessions[position..<end].reversed(), position)
     }
 }

@@ -9,7 +9,7 @@ final class BlockingThreads: Sendable {
 
     /// A piece of work. `isActive`: whether the threads still run.
     private typealias Work = @Sendable (_ isActive: Bool) -> Void
-    private typealias Queue = TurnQueue<Work>
+    private typealias Queue = PrincipalQueue<Work>
 
     private struct State {
         var phase = Phase.idle
@@ -63,7 +63,7 @@ final class BlockingThreads: Sendable {
         self.begin({ _ in body() }, of: .init(principal: owner))
     }
 
-    /// - Parameter ticket: Receives the place from which the work can be withdrawn; nil if it belongs to no task.
+    /// - Parameter ticket: Receives the entry by which the work can be withdrawn; nil if it belongs to no task.
     private func begin(
         _ work: @escaping Work,
         of owner: Queue.Owner,
@@ -79,8 +79,8 @@ final class BlockingThreads: Sendable {
             }
             // If it is cancelled later, the cancelling code finds the ticket.
             guard ticket == nil || !Task.isCancelled else { return .refused }
-            let place = state.queue.append(work, of: owner)
-            ticket?.withLockedValue { $0 = place }
+            let entry = state.queue.append(work, of: owner)
+            ticket?.withLockedValue { $0 = entry }
             guard state.workers < self.count else { return .queued }
             state.workers += 1
             return .needsWorker

@@ -336,7 +336,7 @@ public struct Router: Sendable {
         case .blocking(let blocking):
             handler = { request, context in
                 let session = context.session
-                return try await threads.run(for: session.turn, session.id) { try blocking(request, context) }
+                return try await threads.run(for: session.principalID, session.id) { try blocking(request, context) }
             }
         case .stream(let stream, let streamKind):
             handler = stream

@@ -4,19 +4,19 @@ import DequeModule
 /// Holds answers until the answers to all earlier requests of the connection have been sent. Requests are numbered from
 /// 1, without gaps.
 struct AnswerOrder<Answer> {
-    private enum Place {
+    private enum Slot {
         case awaited
         case answered(Answer)
         /// The request will not be answered.
         case abandoned
     }
 
-    private var places: Deque<Place> = []
-    /// The number of the first place.
+    private var slots: Deque<Slot> = []
+    /// The number of the first slot.
     private var first: UInt64 = 1
 
     /// The number of requests in line, answered or not.
-    var count: Int { self.places.count }
+    var count: Int { self.slots.count }
 
     /// The number of answers that are held.
     private(set) var heldCount = 0
@@ -24,9 +24,9 @@ struct AnswerOrder<Answer> {
     /// Whether the answer to this request may be sent at once.
     func isNext(_ number: UInt64) -> Bool { number == self.first }
 
-    /// Reserves the place of the next request.
+    /// Reserves the slot of the next request.
     mutating func reserve() {
-        self.places.append(.awaited)
+        self.slots.append(.awaited)
     }
 
     /// Records the answer to a request.
@@ -43,14 +43,14 @@ struct AnswerOrder<Answer> {
         self.set(number, .abandoned)
     }
 
-    private mutating func set(_ number: UInt64, _ place: Place) -> [Answer] {
-        guard number >= self.first, number - self.first < UInt64(self.places.count) else { return [] }
+    private mutating func set(_ number: UInt64, _ slot: Slot) -> [Answer] {
+        guard number >= self.first, number - self.first < UInt64(self.slots.count) else { return [] }
         let index = Int(number - self.first)
-        guard case .awaited = self.places[index] else { return [] }
-        self.places[index] = place
-        if case .answered = place { self.heldCount += 1 }
+        guard case .awaited = self.slots[index] else { return [] }
+        self.slots[index] = slot
+        if case .answered = slot { self.heldCount += 1 }
         var ready: [Answer] = []
-        loop: while let next = self.places.first {
+        loop: while let next = self.slots.first {
             switch next {
             case .awaited: break loop
             case .answered(let answer):
@@ -58,7 +58,7 @@ struct AnswerOrder<Answer> {
                 self.heldCount -= 1
             case .abandoned: break
             }
-            self.places.removeFirst()
+            self.slots.removeFirst()
             self.first += 1
         }
         return ready

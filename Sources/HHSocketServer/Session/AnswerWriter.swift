@@ -21,9 +21,9 @@ protocol PieceSender: AnyObject {
 /// Sends a client of frames its answers, in the order of the requests where that is asked for, and its pushes. On the
 /// event loop.
 final class AnswerWriter {
-    /// The cost of a place in the order of answers, in bytes: that of an answer with its frame, but without its
+    /// The cost of a slot in the order of answers, in bytes: that of an answer with its frame, but without its
     /// payload.
-    private static let placeCost = 128
+    private static let slotCost = 128
 
     private let link: Link<FrameLanguage>
     private let peer: ServerPeer
@@ -43,8 +43,8 @@ final class AnswerWriter {
         self.link = link
         self.peer = peer
         self.hold = Hold(.memory(0), of: peer.account)
-        self.order = peer.core.rules.answersInOrder ? AnswerOrder() : nil
-        let limits = peer.core.rules.limits
+        self.order = peer.parts.rules.answersInOrder ? AnswerOrder() : nil
+        let limits = peer.parts.rules.limits
         self.pushes = PushQueue(
             maximumCount: limits.maximumWaitingPushes,
             maximumBytes: limits.maximumWaitingPushBytes
@@ -55,7 +55,7 @@ final class AnswerWriter {
     private var counts: SessionCounts { self.peer.loop.sessionCounts }
 
     /// Hello has agreed on streams.
-    func begin(_ pieces: any PieceSender) { self.pieces = pieces }
+    func beginPieces(by sender: any PieceSender) { self.pieces = sender }
 
     func end() {
         self.pushes.removeAll()
@@ -87,13 +87,13 @@ final class AnswerWriter {
         self.checkOrder(in: &turn)
     }
 
-    /// The cost of the waiting answers, in bytes. Places without a payload count too, including those of cancelled
+    /// The cost of the waiting answers, in bytes. Slots without a payload count too, including those of cancelled
     /// requests: otherwise they would be unbounded.
-    private var orderCost: Int { self.orderedBytes + (self.order?.count ?? 0) * Self.placeCost }
+    private var orderCost: Int { self.orderedBytes + (self.order?.count ?? 0) * Self.slotCost }
 
     private func checkOrder(in turn: inout Turn) {
         self.settle()
-        if self.orderCost > self.peer.core.rules.limits.maximumBufferedBytesPerConnection {
+        if self.orderCost > self.peer.parts.rules.limits.maximumBufferedBytesPerConnection {
             self.peer.evict(.memory, in: &turn)
         }
     }
@@ -153,15 +153,15 @@ final class AnswerWriter {
         // It waits for a slow client, not for what this turn has sent.
         if self.link.isWritable, !self.link.canSend { self.link.flush(in: &turn) }
         if self.link.canSend, self.pushes.isEmpty, self.link.channelBytes == 0, self.pieces?.isPushing != true {
-            self.begin(encoded, in: &turn)
-        } else if self.peer.core.books.ledger.isFull || !self.pushes.append(encoded) {
+            self.beginPush(encoded, in: &turn)
+        } else if self.peer.parts.books.ledger.isFull || !self.pushes.append(encoded) {
             self.counts.count(.pushesDropped)
             self.peer.takeCounts()
-            if self.peer.core.rules.limits.slowClients == .disconnect { self.peer.evict(.slowClient, in: &turn) }
+            if self.peer.parts.rules.limits.slowClients == .disconnect { self.peer.evict(.slowClient, in: &turn) }
             return false
         } else {
             // A push that is sent in pieces is followed by the others.
-            self.link.tellsOfRoom = true
+            self.link.reportsRoom = true
             self.link.flushOnceWritten()
             self.settle()
         }
@@ -171,7 +171,7 @@ final class AnswerWriter {
     }
 
     /// Sends a push, in pieces where it is long and streams are agreed on.
-    private func begin(_ push: PushQueue.Push, in turn: inout Turn) {
+    private func beginPush(_ push: PushQueue.Push, in turn: inout Turn) {
         guard let pieces = self.pieces, let frame = push.frame else {
             return self.link.send(encoded: push.bytes.buffer, in: &turn)
         }
@@ -189,10 +189,10 @@ final class AnswerWriter {
         if !self.pushes.isEmpty {
             var isMore = false
             while self.link.canSend, self.pieces?.isPushing != true, let push = self.pushes.popFirst() {
-                self.begin(push, in: &turn)
+                self.beginPush(push, in: &turn)
                 isMore = true
             }
-            self.link.tellsOfRoom = !self.pushes.isEmpty || self.pieces?.wantsRoom == true
+            self.link.reportsRoom = !self.pushes.isEmpty || self.pieces?.wantsRoom == true
             self.settle()
             if isMore { return true }
         }
@@ -212,7 +212,7 @@ final class AnswerWriter {
     private func checkHeldBytes(in turn: inout Turn) {
         self.link.settleNow()
         self.bytesSent = self.link.traffic.bytesSent
-        if self.waitingBytes > self.peer.core.rules.limits.maximumBufferedBytesPerConnection {
+        if self.waitingBytes > self.peer.parts.rules.limits.maximumBufferedBytesPerConnection {
             self.peer.evict(.memory, in: &turn)
         }
     }

@@ -62,7 +62,7 @@ public enum ConnectionAdmission: Hashable, Sendable {
     case admit
     /// The client is admitted, and has this identity, as by ``ServerSession/authenticate(as:)``.
     case admitAs(String)
-    /// The connection is closed, and the client is told this reason.
+    /// The connection is closed, and the client receives this reason.
     case refuse(reason: String, retryAfter: Duration = .zero)
 }
 

@@ -51,7 +51,7 @@ struct FastPath {
     }
 }
 
-/// The last route that was looked up: most clients send the same type many times in a row.
+/// The last route that was found: most clients send the same type many times in a row.
 struct CachedRoute {
     let type: UInt32
     let route: Router.Route?

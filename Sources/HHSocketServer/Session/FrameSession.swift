@@ -15,8 +15,8 @@ final class FrameSession: LinkReceiver {
     /// The time that a client whose bytes could not be decoded may take to read the last answer.
     private static let protocolErrorTime = TimeAmount.seconds(5)
     /// The number of requests after which the duration of the turn is checked, on the fast path and on the slow one.
-    private static let requestsBetweenLooks = 32
-    private static let slowRequestsBetweenLooks: UInt8 = 8
+    private static let requestsBetweenChecks = 32
+    private static let slowRequestsBetweenChecks: UInt8 = 8
 
     private enum Phase {
         case open
@@ -46,7 +46,7 @@ final class FrameSession: LinkReceiver {
     private let rules: RequestRules
     private let listener: ListenerSettings
     let link: Link<FrameLanguage>
-    // Not looked up in the peer's loop and the books, as every read uses them.
+    // Not taken from the peer's loop and the books, as every read uses them.
     private let counts: SessionCounts
     private let counters: LoopCounters
     private let writer: AnswerWriter
@@ -68,7 +68,7 @@ final class FrameSession: LinkReceiver {
 
     init(_ peer: ServerPeer, _ arrival: Arrival) {
         peer.arrived(from: arrival.address, refusal: arrival.refusal)
-        let (rules, listener) = (peer.core.rules, peer.listener)
+        let (rules, listener) = (peer.parts.rules, peer.listener)
         self.peer = peer
         self.rules = rules
         self.listener = listener
@@ -91,7 +91,7 @@ final class FrameSession: LinkReceiver {
             listener.linkSettings
         )
         self.writer = AnswerWriter(self.link, peer)
-        self.gate = RequestGate(rules, listener, now: peer.core.books.time.now())
+        self.gate = RequestGate(rules, listener, now: peer.parts.books.time.now())
         self.hot = Hot(
             machine: SessionMachine(
                 maximumInFlight: limits.maximumInFlight(ofStranger: isStranger),
@@ -104,7 +104,7 @@ final class FrameSession: LinkReceiver {
             fastPath: FastPath(rules: rules, listener: listener)
         )
         self.link.receiver = self
-        self.link.tellsOfReads = true
+        self.link.reportsReads = true
         peer.serve(self, over: self.link, isStranger: isStranger)
     }
 
@@ -114,7 +114,7 @@ final class FrameSession: LinkReceiver {
         if isCompressed { self.greeting = ClientGreeting(self.link, self.peer, isCompressed: true) }
     }
 
-    private var books: ServerBooks { self.peer.core.books }
+    private var books: ServerBooks { self.peer.parts.books }
     /// The results of hello; nil before.
     private var agreement: Agreement? { self.hot.hasAgreed ? self.greeting?.agreement : nil }
 
@@ -135,7 +135,7 @@ final class FrameSession: LinkReceiver {
         var count = 0
         while true {
             self.answerOnFastPath(&batch, in: &turn)
-            guard batch.goesOn else {
+            guard batch.continues else {
                 // Sent answers leave before the turn ends, and a client that has its answer may read the statistics
                 // next.
                 return self.counters.take(self.counts)
@@ -146,7 +146,7 @@ final class FrameSession: LinkReceiver {
             if self.hot.runs.hasStartedHere, self.hot.machine.isAtLimit, self.link.yield(in: &turn) { continue }
             guard try self.receiveNext(&batch, in: &turn) else { return }
             count += 1
-            if count % Self.requestsBetweenLooks == 0 { self.link.endTurnInTime(&turn) }
+            if count % Self.requestsBetweenChecks == 0 { self.link.endTurnInTime(&turn) }
         }
     }
 
@@ -335,8 +335,8 @@ final class FrameSession: LinkReceiver {
     ) {
         // The buffer in which a large body arrived is charged to the link until the link has checked again.
         if admission.isAsynchronous, arrival.length >= LinkChannel.longUnitBytes { self.link.settleNow() }
-        var place: RequestPlace?
-        let refusal = self.refusal(of: admission, for: arrival, at: route, &place, now: turn.now)
+        var slot: RequestSlot?
+        let refusal = self.refusal(of: admission, for: arrival, at: route, &slot, now: turn.now)
         if !arrival.hasHandler {
             self.counts.count(.unknownTypes)
             self.hot.machine.receivedUnproductive()
@@ -357,18 +357,18 @@ final class FrameSession: LinkReceiver {
                 self.run(handler, on: arrival.frame, extras: extras, number: number, in: &turn)
             }
         case .start(let run):
-            guard let place, let cost else { return }
-            self.start(route.handling, for: arrival, in: place, cost: cost, run: run, now: turn.now)
+            guard let slot, let cost else { return }
+            self.start(route.handling, for: arrival, in: slot, cost: cost, run: run, now: turn.now)
         }
     }
 
     /// Returns the reason why a valid request is not begun; nil if it is begun. A request that is begun and
-    /// asynchronous holds a place from here on.
+    /// asynchronous holds a slot from here on.
     private func refusal(
         of admission: Machine.Admission,
         for arrival: borrowing ReceivedRequest,
         at route: Router.Route,
-        _ place: inout RequestPlace?,
+        _ slot: inout RequestSlot?,
         now: NIODeadline
     ) -> RequestGate.Refusal? {
         guard let session = self.hot.serverContext?.session else { return .inFlight }
@@ -385,8 +385,8 @@ final class FrameSession: LinkReceiver {
         }
         if refusal != nil || !admission.isAsynchronous { return refusal }
         guard self.peer.account.hasRoom(for: arrival.length) else { return .bytes }
-        do throws(RequestPlace.Refusal) {
-            place = try RequestPlace(self.rules.limits, of: self.peer.account, rules: route.rules, session: session)
+        do throws(RequestSlot.Refusal) {
+            slot = try RequestSlot(self.rules.limits, of: self.peer.account, rules: route.rules, session: session)
             return nil
         } catch {
             return error
@@ -402,7 +402,7 @@ final class FrameSession: LinkReceiver {
     private func start(
         _ handling: Router.Route.Handling,
         for arrival: consuming ReceivedRequest,
-        in place: RequestPlace,
+        in slot: RequestSlot,
         cost: RequestCost,
         run: UInt64,
         now: NIODeadline
@@ -413,7 +413,7 @@ final class FrameSession: LinkReceiver {
             exchange = self.streams?.open(kind, for: arrival, of: session, on: executor, run: run, now: now)
         }
         let answer = self.gate.emptyAnswer(to: arrival.frame)
-        let deadline = self.gate.deadline(of: arrival, place.rules, now: now).map { time, isOurs in
+        let deadline = self.gate.deadline(of: arrival, slot.rules, now: now).map { time, isOurs in
             self.link.loop.setTimer(time) { self.expire(run: run, answer: answer, isOurs: isOurs, in: &$0) }
         }
         let work = HandlerRun(
@@ -426,7 +426,7 @@ final class FrameSession: LinkReceiver {
             cost: cost,
             agreement: self.agreement,
             peer: self.peer,
-            place: place,
+            slot: slot,
             exchange: exchange
         )
         let task = HandlerRuns.task(for: work, self.resultQueue(), on: self.peer.loop)
@@ -584,7 +584,7 @@ extension FrameSession: GreetingHost {
                 host: self
             )
             self.streams = streams
-            self.writer.begin(streams)
+            self.writer.beginPieces(by: streams)
         }
         self.identityChanged(in: &turn)
         self.hot.fastPath.extras = self.extras(nil, now: turn.now)
@@ -686,8 +686,8 @@ extension FrameSession: PeerSession {
     /// itself if the client cannot be notified.
     func drain(_ policy: ShutdownPolicy, in turn: inout Turn) {
         guard self.hot.phase == .open, !self.hot.machine.isDraining else { return }
-        let isTold = self.sendGoAway(policy.notice(share: .random(in: 0...1)), in: &turn)
-        self.hot.machine.drain(isToldToClient: isTold)
+        let isAnnounced = self.sendGoAway(policy.notice(share: .random(in: 0...1)), in: &turn)
+        self.hot.machine.drain(isAnnounced: isAnnounced)
         self.streams?.drain()
         self.counters.take(self.counts)
         self.finishIfDone(in: &turn)
@@ -742,7 +742,7 @@ extension FrameSession: PeerSession {
 extension FrameSession: StreamSideHost {
     var inputIsClosed: Bool { self.hot.machine.inputIsClosed }
 
-    func received(whole frame: Frame, in turn: inout Turn) { self.receiveWhole(ArrivedFrame(frame), in: &turn) }
+    func receivedPayload(_ frame: Frame, in turn: inout Turn) { self.receiveWhole(ArrivedFrame(frame), in: &turn) }
 
     func refused(type: UInt32, serial: UInt32, _ status: Status) {
         let arrival = ReceivedRequest(frame: ArrivedFrame(Frame(type: type, serial: serial)), length: 0)
@@ -781,7 +781,7 @@ extension FrameSession: StreamSideHost {
 /// cannot matter for the requests it takes; anyone who adds a check to the slow path has to find out whether it can
 /// matter for them:
 ///
-/// - A frame is taken only if it is whole and sound, of the type that was looked up last, whose handler is synchronous
+/// - A frame is taken only if it is whole and sound, of the type that was found last, whose handler is synchronous
 ///   and whose rules exclude no request (``RouteRules/isOpen``), and with a serial of requests. Such a frame is no
 ///   control frame, has no envelope, deadline or key, and is not refused. Other frames are left for the slow path.
 /// - A payload whose pieces are awaited closes the path (``FastPath/piecesChanged(areAwaited:)``), since its last piece
@@ -808,7 +808,7 @@ extension FrameSession {
         var count = 0
         while let header = batch.soundHeader(ofType: type, in: serials) {
             count += 1
-            if count % Self.requestsBetweenLooks == 0 { self.link.endTurnInTime(&turn) }
+            if count % Self.requestsBetweenChecks == 0 { self.link.endTurnInTime(&turn) }
             let body = batch.takePayload(of: header).lend()
             let request = ServerRequest(type: header.type, serial: header.serial, body: body)
             do {
@@ -894,7 +894,7 @@ extension FrameSession {
         }
         self.finish(answer, context, run: number, in: &turn)
         self.hot.slowRequests &+= 1
-        if self.hot.slowRequests % Self.slowRequestsBetweenLooks == 0 { self.link.endTurnInTime(&turn) }
+        if self.hot.slowRequests % Self.slowRequestsBetweenChecks == 0 { self.link.endTurnInTime(&turn) }
     }
 
     /// Returns the status for an error: nothing is sent of an error that has none, and all of it is logged.

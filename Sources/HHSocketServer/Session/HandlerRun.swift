@@ -24,9 +24,9 @@ struct HandlerRun: Sendable {
     let number: UInt64
     let agreement: Agreement?
     let load: LedgerAccount
-    let core: ServerCore
+    let parts: ServerParts
     let counters: LoopCounters
-    let place: RequestPlace
+    let slot: RequestSlot
     /// The stream that the request has opened.
     let exchange: StreamExchange?
 
@@ -43,7 +43,7 @@ struct HandlerRun: Sendable {
         cost: RequestCost,
         agreement: Agreement?,
         peer: ServerPeer,
-        place: RequestPlace,
+        slot: RequestSlot,
         exchange: StreamExchange?
     ) {
         switch handling {
@@ -63,16 +63,16 @@ struct HandlerRun: Sendable {
         self.number = number
         self.agreement = agreement
         self.load = peer.account
-        self.core = peer.core
+        self.parts = peer.parts
         self.counters = peer.loop.counters
-        self.place = place
+        self.slot = slot
         self.exchange = exchange
     }
 
     /// Runs the handler and returns the answer to be sent. Called in its own task, which is cancelled when the answer
     /// is no longer needed.
     func run() async -> CompletionQueue.Completion {
-        let begun = self.place.begin()
+        let begun = self.slot.begin()
         var kind = CompletionQueue.Kind.ordinary
         var isRun = false
         let kept: KeptAnswer
@@ -88,7 +88,7 @@ struct HandlerRun: Sendable {
             kind = error.kind
         }
         self.exchange?.handlerHasReturned()
-        self.tellObservers(kind, kept.status)
+        self.notifyObservers(kind, kept.status)
         var answer = self.emptyAnswer
         answer.status = kept.status
         // A server that streams has no other payload than its items.
@@ -104,7 +104,7 @@ struct HandlerRun: Sendable {
             answer = self.sealed(answer, kept.metadata)
         }
         // The client decides how long a stream lasts.
-        self.place.leave(begun: begun, tellsOfTime: isRun && !Task.isCancelled && self.exchange == nil)
+        self.slot.release(begun: begun, reportsTime: isRun && !Task.isCancelled && self.exchange == nil)
         let held = answer.payload.storageCapacity
         let answerCost = held > ConnectionCost.freeAnswer ? held : 0
         if answerCost > 0 { self.load.held(answerCost) }
@@ -119,12 +119,12 @@ struct HandlerRun: Sendable {
 
     private func sealed(_ answer: Frame, _ metadata: [String: String]) -> Frame {
         var answer = answer
-        AnswerSeal.seal(&answer, metadata: metadata, by: self.agreement, self.core.rules.hello.compression)
+        AnswerSeal.seal(&answer, metadata: metadata, by: self.agreement, self.parts.rules.hello.compression)
         return answer
     }
 
     /// Notifies the observers that the request was refused, if it was and no middleware has seen it.
-    private func tellObservers(_ kind: CompletionQueue.Kind, _ status: Status) {
+    private func notifyObservers(_ kind: CompletionQueue.Kind, _ status: Status) {
         switch kind {
         case .ordinary, .failed, .repeated: return
         case .late, .illegal, .waiting, .overload: break
@@ -138,16 +138,16 @@ struct HandlerRun: Sendable {
             hasHandler: self.hasHandler,
             extras: self.context.extras
         )
-        self.place.rules.refused(header, with: status, in: self.context.session)
+        self.slot.rules.refused(header, with: status, in: self.context.session)
     }
 
     /// The body as the handler gets it, if it was compressed.
     private func inflatedBody() async throws(Refusal) -> ChargedInflation.Body? {
-        if let deadline = self.context.deadline, deadline <= self.core.books.time.now() {
+        if let deadline = self.context.deadline, deadline <= self.parts.books.time.now() {
             throw Refusal(status: .deadlineExceeded, kind: .late)
         }
         guard self.isCompressed else { return nil }
-        let limit = min(self.core.rules.limits.maximumPayloadLength, self.place.rules.maximumBodyLength ?? .max)
+        let limit = min(self.parts.rules.limits.maximumPayloadLength, self.slot.rules.maximumBodyLength ?? .max)
         do throws(ChargedInflation.Failure) {
             return try await self.executor.elsewhere { () async throws(ChargedInflation.Failure) in
                 try await ChargedInflation.inflate(self.request.body, limit: limit, chargedTo: self.load)
@@ -178,7 +178,7 @@ struct HandlerRun: Sendable {
             return await self.handle(request, kind: &kind, hasReturned: &hasReturned)
         }
         let identity = self.context.session.identity
-        let outcome = await self.core.services.idempotentAnswers.answer(
+        let outcome = await self.parts.services.idempotentAnswers.answer(
             for: IdempotencyKey(identity: identity, key: key),
             request: RequestFingerprint(type: request.type, body: request.body),
             of: self.owner(identity),
@@ -212,7 +212,7 @@ struct HandlerRun: Sendable {
         do {
             body = try await self.handler(request, self.context)
             hasReturned = true
-            if !self.core.rules.takes(answerOf: body.readableBytes, type: request.type, self.context.session) {
+            if !self.parts.rules.takes(answerOf: body.readableBytes, type: request.type, self.context.session) {
                 (status, body, kind) = (.illegalLength, ByteBuffer(), .failed)
             }
         } catch let error as StatusError {
@@ -231,7 +231,7 @@ struct HandlerRun: Sendable {
     }
 
     private func logDroppedBody(_ answer: KeptAnswer) {
-        self.core.books.peerLog.write(
+        self.parts.books.peerLog.write(
             .warning,
             "the body of a stream's end was dropped",
             metadata: [

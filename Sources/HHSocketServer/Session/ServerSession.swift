@@ -26,7 +26,7 @@ public final class ServerSession: Sendable {
     ///
     /// To run a handler on it, set the route's ``HandlerExecutor``.
     public let executor: SocketExecutor
-    // Not the server's core, which retains the router: handlers may keep sessions.
+    // Not the server's parts, which retain the router: handlers may keep sessions.
     private let endpoint: SharedEndpoint
     private let baseLogger: Logger
     let peerLog: PeerLog
@@ -82,9 +82,9 @@ public final class ServerSession: Sendable {
     /// The client's identity, once the application has authenticated it; nil before.
     public var identity: String? { self.port.identity }
 
-    /// Identifies the client on threads that clients use in turn: its identity, or its address if it has none. Clients
-    /// without either share a turn.
-    var turn: UInt64 { self.port.account.turn }
+    /// Identifies the client on threads that clients share: its identity, or its address if it has none. Clients
+    /// without either count as one.
+    var principalID: UInt64 { self.port.account.principalID }
 
     /// The requests in flight of the client's identity; nil if they are not counted.
     var identityLoad: IdentityLoad? { self.port.identityLoad }
@@ -134,7 +134,7 @@ public final class ServerSession: Sendable {
         await (try? self.port.push(.one(type: type, body: body))?.get()) ?? false
     }
 
-    /// Tells the client to go away, if the format can express it, and closes the connection. Requests in flight are
+    /// Asks the client to go away, if the format can express it, and closes the connection. Requests in flight are
     /// cancelled; their answers are not sent.
     ///
     /// - Parameters:

@@ -402,10 +402,10 @@ struct SessionMachine<Work> {
 
     /// Refuses requests from now on; those in flight are finished.
     ///
-    /// - Parameter isToldToClient: Whether the client is notified, and closes the connection itself.
-    mutating func drain(isToldToClient: Bool = false) {
+    /// - Parameter isAnnounced: Whether the client is notified, and closes the connection itself.
+    mutating func drain(isAnnounced: Bool = false) {
         self.isDraining = true
-        if isToldToClient { self.awaitsClientClose = true }
+        if isAnnounced { self.awaitsClientClose = true }
     }
 
     /// Frees memory that many requests in flight have left behind.

@@ -7,7 +7,7 @@ protocol StreamSideHost: AnyObject {
     /// Whether the client sends nothing more.
     var inputIsClosed: Bool { get }
     /// The last piece of a payload has come.
-    func received(whole frame: Frame, in turn: inout Turn)
+    func receivedPayload(_ frame: Frame, in turn: inout Turn)
     /// A payload in pieces is not completed, and was answered.
     func refused(type: UInt32, serial: UInt32, _ status: Status)
     /// A request is over, whose stream has ended before its handler has returned.
@@ -71,7 +71,7 @@ final class ServerStreamSide {
         self.counts = peer.loop.sessionCounts
         self.agreement = agreement
         self.host = host
-        let limits = peer.core.rules.limits
+        let limits = peer.parts.rules.limits
         var settings = policy.settings(
             terms,
             flags: agreement.flags,
@@ -86,8 +86,8 @@ final class ServerStreamSide {
 
     /// Sets the limits on what is held according to the client's standing.
     func standingChanged() {
-        guard let policy = self.peer.core.rules.streams else { return }
-        let (limits, isStranger) = (self.peer.core.rules.limits, self.peer.isStranger)
+        guard let policy = self.peer.parts.rules.streams else { return }
+        let (limits, isStranger) = (self.peer.parts.rules.limits, self.peer.isStranger)
         let length = limits.maximumPayloadLength(ofStranger: isStranger)
         let (product, overflows) = length.multipliedReportingOverflow(by: limits.strangers.maximumInFlight)
         let held = min(policy.maximumHeldBytes, limits.maximumBufferedBytesPerConnection)
@@ -191,7 +191,7 @@ final class ServerStreamSide {
             run: run,
             kind: kind,
             session: session,
-            rules: self.peer.core.rules,
+            rules: self.peer.parts.rules,
             agreement: self.agreement,
             executor: executor,
             load: self.peer.account,
@@ -289,9 +289,9 @@ final class ServerStreamSide {
 }
 
 extension ServerStreamSide: StreamSide {
-    func received(whole frame: Frame, in turn: inout Turn) { self.host?.received(whole: frame, in: &turn) }
+    func receivedPayload(_ frame: Frame, in turn: inout Turn) { self.host?.receivedPayload(frame, in: &turn) }
 
-    func received(broken failure: PayloadFailure, type: UInt32, serial: UInt32, in turn: inout Turn) {
+    func receivedBrokenPayload(_ failure: PayloadFailure, type: UInt32, serial: UInt32, in turn: inout Turn) {
         switch failure {
         case .damaged: break
         case .tooLong, .differentPieces: self.counts.count(.illegalRequests)
@@ -336,7 +336,7 @@ extension ServerStreamSide: StreamSide {
             self.shell.with { $0.endStarved() }
             self.shell.perform(in: &turn)
         }
-        if self.writer.wantsRoom { self.link.tellsOfRoom = true }
+        if self.writer.wantsRoom { self.link.reportsRoom = true }
         // Not after each turn: a client that reads takes them soon.
         let detaches = self.shell.wantsRoom && (!self.link.isWritable || self.link.knownChannelBytes > 0)
         let (cost, isBehind) = self.shell.with { machine in
@@ -376,7 +376,7 @@ extension ServerStreamSide: PieceSender {
         }
         let loop = self.peer.loop.socketLoop
         if loop.turnIsOver(turn) {
-            self.link.tellsOfRoom = false
+            self.link.reportsRoom = false
             loop.afterOtherChannels(in: &turn) { turn in
                 if self.isOpen { self.tend(in: &turn) }
             }

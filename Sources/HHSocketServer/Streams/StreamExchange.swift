@@ -166,7 +166,7 @@ final class StreamExchange: StreamParty, Sendable {
             put = self.port.put(payload.detached, isCompressed: isCompressed, visit: self.requestVisit)
         }
         switch put {
-        case .goOn: return
+        case .proceed: return
         case .wait(let ticket): try await self.waitForRoom(with: ticket)
         case .over, .finished, .full, .compress: throw CancellationError()
         }

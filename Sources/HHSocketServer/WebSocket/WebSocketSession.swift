@@ -16,7 +16,7 @@ final class WebSocketSession {
     private var task: Task<Void, Never>?
 
     /// Finds the session from other threads.
-    private final class Place: @unchecked Sendable {
+    private final class SessionReference: @unchecked Sendable {
         // Proof of Sendable: set before it is shared, and read on the connection's thread.
         fileprivate weak var session: WebSocketSession?
     }
@@ -42,18 +42,18 @@ final class WebSocketSession {
                 buffers: loop.buffers,
                 account: peer.account
             ),
-            Self.settings(route.options, peer.core.rules.limits)
+            Self.settings(route.options, peer.parts.rules.limits)
         )
-        let place = Place()
+        let reference = SessionReference()
         self.inbox = WebSocketInbox(account: peer.account) {
             loop.submit { turn in
-                guard let session = place.session else { return }
+                guard let session = reference.session else { return }
                 session.link.setReading(isSuspended: session.inbox.isFull, in: &turn)
             }
         }
         // Not for a handler that is called for each message, which leaves the inbox empty: reference counting is slower
         // once an object has been referenced weakly.
-        if case .task = route.handler { place.session = self }
+        if case .task = route.handler { reference.session = self }
         peer.serve(self, over: self.link)
     }
 
@@ -91,7 +91,7 @@ final class WebSocketSession {
         _ handler: @escaping @Sendable (WebSocketConnection) async throws -> Void,
         _ connection: WebSocketConnection
     ) {
-        let (peerLog, logger) = (self.peer.core.books.peerLog, self.peer.core.books.logger)
+        let (peerLog, logger) = (self.peer.parts.books.peerLog, self.peer.parts.books.logger)
         self.task = Task {
             do {
                 try await handler(connection)
@@ -152,7 +152,7 @@ extension WebSocketSession: PeerSession {
             pieceBytes: nil,
             isBusy: false,
             mayListen: true,
-            isHeldByUs: self.inbox.isFull || self.link.hasLeftUnits,
+            isHeldByUs: self.inbox.isFull || self.link.hasDeferredUnits,
             isHeldByPeer: false,
             // The link refuses more than may wait.
             waitingBytes: 0,
@@ -161,7 +161,7 @@ extension WebSocketSession: PeerSession {
     }
 
     func opened(_ port: PeerPort, as identity: String?, in turn: inout Turn) {
-        let core = self.peer.core
+        let parts = self.peer.parts
         let connection = WebSocketConnection(
             id: self.link.id.number,
             remoteAddress: self.peer.address,
@@ -187,8 +187,8 @@ extension WebSocketSession: PeerSession {
         }
         self.receiver = receiver
         self.link.receiver = receiver
-        core.books.webSockets.add(connection, connection.id)
-        core.rules.connections.onWebSocketConnect?(connection)
+        parts.books.webSockets.add(connection, connection.id)
+        parts.rules.connections.onWebSocketConnect?(connection)
         if let heartbeat = self.route.options.heartbeat {
             self.link.startBeats(interval: heartbeat.interval.interval(for: HeartbeatHistory()), in: &turn)
         }
@@ -207,9 +207,9 @@ extension WebSocketSession: PeerSession {
         self.inbox.finish()
         self.task?.cancel()
         if let connection = self.connection {
-            let core = self.peer.core
-            core.books.webSockets.remove(connection.id)
-            core.rules.connections.onWebSocketClose?(connection, reason)
+            let parts = self.peer.parts
+            parts.books.webSockets.remove(connection.id)
+            parts.rules.connections.onWebSocketClose?(connection, reason)
         }
         self.connection = nil
         self.receiver = nil

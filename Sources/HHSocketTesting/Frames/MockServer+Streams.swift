@@ -71,10 +71,10 @@ extension MockReaction where Wire == FrameWire {
     ///
     /// - Parameters:
     ///   - count: The number of complete items that are sent before, with the texts `1`, `2`, …
-    ///   - place: Where the stream breaks off; by default after a complete item.
-    public static func dieInMidStream(afterItems count: Int, _ place: MidStream = .betweenItems) -> Self {
+    ///   - point: Where the stream breaks off; by default after a complete item.
+    public static func dieInMidStream(afterItems count: Int, _ point: MidStream = .betweenItems) -> Self {
         let items = Self.glued((0..<max(0, count)).map { .item("\($0 + 1)") })
-        return switch place {
+        return switch point {
         case .betweenItems: items.then(.close)
         case .betweenPieces: items.then(.item("half").unfinished()).then(.close)
         case .withinPiece: items.then(.item(ByteBuffer(repeating: 0, count: 100)).cut(after: 64)).then(.close)

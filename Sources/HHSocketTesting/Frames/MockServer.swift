@@ -66,7 +66,7 @@ extension MockPeer where Wire == FrameWire {
         }
         let mock = MockPort(seed: seed, clock: clock)
         try await self.init(FrameWire(format: format), openings: openings, on: mock, port: port, other: reaction) {
-            FrameSession(core: $0, port: $1)
+            MockFrameSession(parts: $0, port: $1)
         }
     }
 
@@ -99,7 +99,7 @@ extension MockPeer where Wire == FrameWire {
         features: Set<ProtocolFeature> = [.metadata, .compression, .idempotency],
         streams: StreamPolicy? = nil
     ) {
-        self.core.wire.rules.withLockedValue { rules in
+        self.parts.wire.rules.withLockedValue { rules in
             rules.features = streams == nil ? features : features.union([.streams])
             rules.streams = streams ?? StreamPolicy()
         }
@@ -107,12 +107,12 @@ extension MockPeer where Wire == FrameWire {
 
     /// Sets the reaction to each item of the streams of `type`. Nothing by default; the item is taken in any case.
     public func onItem(of type: UInt32, _ reaction: Reaction) {
-        self.core.wire.rules.withLockedValue { $0.items[type] = reaction }
+        self.parts.wire.rules.withLockedValue { $0.items[type] = reaction }
     }
 
     /// Sets the reaction to the end of the client's items, on the streams of `type`. Nothing by default.
     public func onItemsEnded(of type: UInt32, _ reaction: Reaction) {
-        self.core.wire.rules.withLockedValue { $0.ends[type] = reaction }
+        self.parts.wire.rules.withLockedValue { $0.ends[type] = reaction }
     }
 
     /// Sets the reaction to each new connection, over WebSocket once it is open. Nothing by default.
@@ -154,7 +154,7 @@ extension MockPeer where Wire == FrameWire {
         within time: Duration = .seconds(60)
     ) async throws -> [Received] {
         let what = "\(count) frames" + (type.map { " of type \($0)" } ?? "")
-        return try await self.core.received.wait(count, within: time, what) {
+        return try await self.parts.received.wait(count, within: time, what) {
             (type == nil || $0.type == type) && (number == nil || $0.connection == number)
         }
     }
@@ -175,7 +175,7 @@ extension MockPeer where Wire == FrameWire {
         serial: UInt32? = nil,
         within time: Duration = .seconds(60)
     ) async throws -> [Received] {
-        try await self.core.received.wait(count, within: time, "\(count) items of streams of type \(type)") {
+        try await self.parts.received.wait(count, within: time, "\(count) items of streams of type \(type)") {
             $0.type == FrameType.item && $0.streamType == type && (serial == nil || $0.serial == serial)
         }
     }
@@ -189,7 +189,7 @@ extension MockPeer where Wire == FrameWire {
         onConnection number: Int = 0,
         within time: Duration = .seconds(60)
     ) async throws -> WebSocketContent {
-        let frames = self.core.wire.closeFrames
+        let frames = self.parts.wire.closeFrames
         return try await frames.wait(1, within: time, "a close frame") { $0.connection == number }[0].content
     }
 

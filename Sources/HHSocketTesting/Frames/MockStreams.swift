@@ -8,7 +8,7 @@ import NIOCore
 /// The server takes items as they arrive, and grants the same amount again, except for streams that are stalled.
 /// Nothing here depends on what a script sends, because that may be wrong.
 struct MockStreams {
-    /// A call that may be a stream: its opening does not tell.
+    /// A call that may be a stream: its opening does not say.
     private struct Call {
         /// The type of the opening.
         let type: UInt32

@@ -62,7 +62,7 @@ public final class HostileClient: Sendable {
     ///   - tls: TLS, whose handshake is over when this returns; nil, the default, for none, and for `wss` for
     ///     `ClientTLS()`.
     ///   - origin: The client's own IP address, one of this machine's. On Linux every address of 127.0.0.0/8 is one:
-    ///     a server tells clients with different addresses apart. Nil, the default, for the system's choice.
+    ///     a server distinguishes clients with different addresses. Nil, the default, for the system's choice.
     ///   - receiveBuffer: The size of the system's receive buffer (`SO_RCVBUF`), in bytes. With a small one the server
     ///     soon notices that this client does not read. Nil, the default, for the system's choice.
     ///   - clock: The clock of delays; real time by default.

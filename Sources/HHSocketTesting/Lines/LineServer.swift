@@ -43,7 +43,7 @@ extension MockPeer where Wire == LineWire {
     ) async throws {
         let mock = MockPort(seed: seed, clock: clock)
         try await self.init(LineWire(delimiter: delimiter), on: mock, port: port, other: reaction) {
-            LineSession(core: $0, port: $1)
+            LineSession(parts: $0, port: $1)
         }
     }
 
@@ -61,7 +61,7 @@ extension MockPeer where Wire == LineWire {
         onConnection number: Int? = nil,
         within time: Duration = .seconds(60)
     ) async throws -> [Received] {
-        try await self.core.received.wait(count, within: time, "\(count) lines") {
+        try await self.parts.received.wait(count, within: time, "\(count) lines") {
             number == nil || $0.connection == number
         }
     }

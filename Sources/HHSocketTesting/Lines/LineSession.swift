@@ -8,19 +8,19 @@ final class LineSession: MockSession<LineWire> {
     /// Without a limit, so that everything that can be read is recorded.
     private var decoder: LineDecoder
 
-    override init(core: MockCore<LineWire>, port: MockPort) {
-        self.delimiter = core.wire.delimiter
-        self.decoder = LineDecoder(delimiter: core.wire.delimiter, maximumLength: .max)
-        super.init(core: core, port: port)
+    override init(parts: MockParts<LineWire>, port: MockPort) {
+        self.delimiter = parts.wire.delimiter
+        self.decoder = LineDecoder(delimiter: parts.wire.delimiter, maximumLength: .max)
+        super.init(parts: parts, port: port)
     }
 
     override func decode(_ bytes: ByteBuffer) { self.decoder.append(bytes) }
 
     override func handleNext() -> Bool {
-        guard let core = self.core, let bytes = try? self.decoder.next() else { return false }
+        guard let parts = self.parts, let bytes = try? self.decoder.next() else { return false }
         let line = Received(connection: self.number, bytes: bytes)
-        core.received.append(line)
-        self.perform(core.reaction(to: line.text), for: line)
+        parts.received.append(line)
+        self.perform(parts.reaction(to: line.text), for: line)
         return true
     }
 

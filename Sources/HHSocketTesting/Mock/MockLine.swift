@@ -48,10 +48,10 @@ class MockLine: ChannelInboundHandler {
     func receive(_ bytes: ByteBuffer) {}
 
     /// Decodes the bytes that were kept while it did not read.
-    func goOnReading() {}
+    func resumeReading() {}
 
     /// Handles the end of the connection.
-    func leave() {}
+    func handleEnd() {}
 
     // MARK: The connection's life
 
@@ -82,7 +82,7 @@ class MockLine: ChannelInboundHandler {
         self.end()
         self.context = nil
         self.outbox = []
-        self.leave()
+        self.handleEnd()
         self.port?.remove(number: self.number)
         self.port = nil
     }
@@ -119,7 +119,7 @@ class MockLine: ChannelInboundHandler {
     func setReading(_ reads: Bool) {
         let isWoken = reads && !self.isReading
         self.isReading = reads
-        if isWoken { self.goOnReading() }
+        if isWoken { self.resumeReading() }
         try? self.context?.channel.syncOptions?.setOption(.autoRead, value: reads)
     }
 

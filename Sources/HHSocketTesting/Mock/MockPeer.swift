@@ -20,13 +20,13 @@ public final class MockPeer<Wire: MockWire>: Sendable {
     /// The order in which held requests are answered.
     public typealias ReleaseOrder = MockReleaseOrder
 
-    let core: MockCore<Wire>
+    let parts: MockParts<Wire>
 
     /// The address at which it listens; with WebSocket its URL.
     public var endpoint: Endpoint {
-        let address = self.core.port.endpoint
-        guard let openings = self.core.openings else { return address }
-        return Endpoint(address, isSecure: self.core.port.isSecure, path: openings.path ?? "/")
+        let address = self.parts.port.endpoint
+        guard let openings = self.parts.openings else { return address }
+        return Endpoint(address, isSecure: self.parts.port.isSecure, path: openings.path ?? "/")
     }
 
     /// - Parameters:
@@ -38,89 +38,89 @@ public final class MockPeer<Wire: MockWire>: Sendable {
         on mock: MockPort,
         port: Int,
         other: Reaction,
-        _ makeSession: @escaping @Sendable (MockCore<Wire>, MockPort) -> MockSession<Wire>
+        _ makeSession: @escaping @Sendable (MockParts<Wire>, MockPort) -> MockSession<Wire>
     ) async throws {
-        let core = MockCore(wire, openings: openings, on: mock, other: other)
-        self.core = core
-        try await mock.start(port: port) { [weak core] port in core.map { makeSession($0, port) } }
+        let parts = MockParts(wire, openings: openings, on: mock, other: other)
+        self.parts = parts
+        try await mock.start(port: port) { [weak parts] port in parts.map { makeSession($0, port) } }
     }
 
     deinit {
-        _ = self.core.port.shutdown()
+        _ = self.parts.port.shutdown()
     }
 
     /// Closes the port and every connection, and returns when they are closed. A WebSocket gets no close frame.
-    public func shutdown() async { try? await self.core.port.shutdown().get() }
+    public func shutdown() async { try? await self.parts.port.shutdown().get() }
 
     // MARK: Rules
 
     func set(_ reaction: Reaction, for key: Wire.Key) {
-        self.core.rules.withLockedValue { $0.standing[key] = reaction }
+        self.parts.rules.withLockedValue { $0.standing[key] = reaction }
     }
 
     func add(_ reaction: Reaction, for key: Wire.Key) {
-        self.core.rules.withLockedValue { $0.once[key, default: []].append(reaction) }
+        self.parts.rules.withLockedValue { $0.once[key, default: []].append(reaction) }
     }
 
     func setOpen(_ reaction: Reaction, number: Int? = nil) {
-        self.core.rules.withLockedValue {
+        self.parts.rules.withLockedValue {
             if let number { $0.openByNumber[number] = reaction } else { $0.open = reaction }
         }
     }
 
     /// Sets the reaction to everything without a rule.
-    public func onAnyOther(_ reaction: Reaction) { self.core.rules.withLockedValue { $0.other = reaction } }
+    public func onAnyOther(_ reaction: Reaction) { self.parts.rules.withLockedValue { $0.other = reaction } }
 
     // MARK: Now
 
     /// The open connections, in the order in which they were accepted; with WebSocket those that have been opened, in
     /// the order of that.
     public var connections: [Connection] {
-        let over = Set(self.core.port.ended.events)
-        return self.core.opened.events.filter { !over.contains($0.number) }
+        let over = Set(self.parts.port.ended.events)
+        return self.parts.opened.events.filter { !over.contains($0.number) }
     }
 
     /// Performs a reaction now on every open connection, including those that clients have opened and that were not
     /// accepted yet. Returns when it has begun.
     public func perform(_ reaction: Reaction) async {
-        await self.core.port.acceptEstablished()
+        await self.parts.port.acceptEstablished()
         for connection in self.connections { await connection.perform(reaction) }
     }
 
     /// Stops listening, so that connecting is refused, until ``acceptConnections()``. Open connections stay.
-    public func refuseConnections() async throws { try await self.core.port.stopListening().get() }
+    public func refuseConnections() async throws { try await self.parts.port.stopListening().get() }
 
     /// Stops listening for a time, by the server's clock. Returns when connecting is refused.
     public func refuseConnections(for duration: Duration) async throws {
-        try await self.core.port.stopListening(for: duration)
+        try await self.parts.port.stopListening(for: duration)
     }
 
     /// Listens again, on the same port.
     ///
     /// - Throws: NIO's error if another process has taken the port meanwhile.
-    public func acceptConnections() async throws { try await self.core.port.listen().get() }
+    public func acceptConnections() async throws { try await self.parts.port.listen().get() }
 
     // MARK: What came
 
     /// Everything that was received, in order, including control frames.
-    public var received: [Received] { self.core.received.events }
+    public var received: [Received] { self.parts.received.events }
 
     /// The number of connections accepted so far, opened or not.
-    public var acceptedCount: Int { self.core.port.accepted.events.count }
+    public var acceptedCount: Int { self.parts.port.accepted.events.count }
 
     /// Returns the connection with this number, counted from 0, once it has been accepted, and with WebSocket opened.
     ///
     /// - Throws: ``NothingHappened`` if that does not happen in time, 60 s by default.
     @discardableResult
     public func connection(_ number: Int, within time: Duration = .seconds(60)) async throws -> Connection {
-        try await self.core.opened.wait(1, within: time, "connection \(number)") { $0.number == number }[0]
+        try await self.parts.opened.wait(1, within: time, "connection \(number)") { $0.number == number }[0]
     }
 
     /// Returns once the connection with this number has ended, at either side, or the client has half-closed it.
     ///
     /// - Throws: ``NothingHappened`` if that does not happen in time, 60 s by default.
     public func ended(connection number: Int, within time: Duration = .seconds(60)) async throws {
-        try await self.core.port.ended.wait(1, within: time, "the end of connection \(number)") { $0 == number }
+        try await self.parts.port.ended.wait(1, within: time, "the end of connection \(number)") { $0 == number }
     }
 
     /// One accepted connection; with WebSocket an opened one.
@@ -149,7 +149,7 @@ extension MockPeer where Wire.Key == String {
 
     /// Sets the reaction to the next line, or message, that no rule for its text fits. Reactions of several calls are
     /// queued.
-    public func once(_ reaction: Reaction) { self.core.rules.withLockedValue { $0.next.append(reaction) } }
+    public func once(_ reaction: Reaction) { self.parts.rules.withLockedValue { $0.next.append(reaction) } }
 
     /// Sets the reaction to each connection, or WebSocket that is opened. Nothing by default. With WebSocket its output
     /// is sent in one write with the answer to the opening, unless that is dribbled.
@@ -161,17 +161,17 @@ extension MockPeer where Wire.Key == String {
 
 extension MockPeer where Wire: WebSocketWire {
     /// Sets the answer to each request to open a WebSocket. ``MockReaction/accept`` by default.
-    public func onOpening(_ answer: MockOpening) { self.core.openings?.set(answer) }
+    public func onOpening(_ answer: MockOpening) { self.parts.openings?.set(answer) }
 
     /// Sets the answer to the request on the connection with this number, counted from 0, instead of the general one.
-    public func onOpening(number: Int, _ answer: MockOpening) { self.core.openings?.set(answer, number: number) }
+    public func onOpening(number: Int, _ answer: MockOpening) { self.parts.openings?.set(answer, number: number) }
 
     /// Returns the request to open a WebSocket on the connection with this number, once it has arrived.
     ///
     /// - Throws: ``NothingHappened`` if it does not arrive in time, 60 s by default; immediately over plain TCP.
     @discardableResult
     public func opening(_ number: Int, within time: Duration = .seconds(60)) async throws -> MockOpening.Request {
-        guard let openings = self.core.openings else {
+        guard let openings = self.parts.openings else {
             throw NothingHappened(description: "the server does not speak WebSocket; give it a path")
         }
         return try await openings.received(number: number, within: time)

@@ -146,7 +146,7 @@ final class MockPort: Sendable {
     // MARK: Connections that are established, and not accepted
 
     /// Returns when every connection that is established now has been accepted. The system establishes connections by
-    /// itself, so a client may be told that it is connected before the server has accepted the connection.
+    /// itself, so a client may be notified that it is connected before the server has accepted the connection.
     func acceptEstablished() async {
         // Connections are accepted in the order in which they were established. One of our own is the last of them.
         guard let marker = PortReservation(port: 0) else { return }

@@ -9,18 +9,18 @@ class MockSession<Wire: MockWire>: MockLine, MockPerformer {
     typealias Received = Wire.Received
     typealias Steps = ArraySlice<MockStep<Wire>>
 
-    private var server: MockCore<Wire>?
+    private var server: MockParts<Wire>?
     private var webSocket: MockCarriage?
     private var hasFailed = false
 
     /// The server; nil once the connection is closed, so that a reference to a connection does not keep the server.
-    final var core: MockCore<Wire>? { self.server }
+    final var parts: MockParts<Wire>? { self.server }
     /// The WebSocket, open or not; nil over plain TCP.
     final var carriage: MockCarriage? { self.webSocket }
     final var line: MockLine { self }
 
-    init(core: MockCore<Wire>, port: MockPort) {
-        self.server = core
+    init(parts: MockParts<Wire>, port: MockPort) {
+        self.server = parts
         super.init(port: port)
     }
 
@@ -28,7 +28,7 @@ class MockSession<Wire: MockWire>: MockLine, MockPerformer {
 
     /// The connection can be used: over WebSocket it has been opened, with this agreement.
     func isReady(_ agreement: OpeningAgreement?) {
-        if let core = self.core { self.perform(core.add(self), for: nil) }
+        if let parts = self.parts { self.perform(parts.add(self), for: nil) }
     }
 
     /// The client has ended the WebSocket with a close frame, or it has violated the protocol.
@@ -54,7 +54,7 @@ class MockSession<Wire: MockWire>: MockLine, MockPerformer {
     // MARK: The connection's life
 
     override func begin() {
-        guard let openings = self.core?.openings else { return self.isReady(nil) }
+        guard let openings = self.parts?.openings else { return self.isReady(nil) }
         self.webSocket = MockCarriage(openings, on: self) { [unowned self] in
             self.isReady($0)
         } closed: { [unowned self] in
@@ -64,11 +64,11 @@ class MockSession<Wire: MockWire>: MockLine, MockPerformer {
 
     override func receive(_ bytes: ByteBuffer) {
         if let webSocket = self.webSocket { webSocket.receive(bytes) } else { self.decode(bytes) }
-        self.goOnReading()
+        self.resumeReading()
     }
 
-    override func goOnReading() {
-        while self.isReading, self.core != nil, !self.hasFailed, self.handleNext() || self.decodeNext() {}
+    override func resumeReading() {
+        while self.isReading, self.parts != nil, !self.hasFailed, self.handleNext() || self.decodeNext() {}
         self.flush()
     }
 
@@ -82,7 +82,7 @@ class MockSession<Wire: MockWire>: MockLine, MockPerformer {
     /// Decodes nothing more.
     final func fail() { self.hasFailed = true }
 
-    override func leave() {
+    override func handleEnd() {
         self.webSocket = nil
         self.server = nil
     }

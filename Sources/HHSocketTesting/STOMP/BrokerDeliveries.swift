@@ -3,7 +3,7 @@ import DequeModule
 
 /// The messages of a connection that have been delivered and not been acknowledged, in the order of their numbers.
 struct BrokerDeliveries: Sendable {
-    typealias Delivery = BrokerCore.Delivery
+    typealias Delivery = BrokerMachine.Delivery
 
     /// Acknowledgements mostly arrive in order, so a delivery is mostly found at the front.
     private var all: Deque<Delivery> = []

@@ -19,7 +19,7 @@ import NIOSSL
 /// A fault that occurs once:
 ///
 /// ```swift
-/// broker.once(.send, .handleWithoutReceipt)                  // it arrived, but the sender is not told
+/// broker.once(.send, .handleWithoutReceipt)                  // it arrived, but the sender does not know
 /// broker.once(.subscribe, .error("no permission"))
 /// broker.once(.send, .reset)
 /// broker.once(.connect, .handle.delayed(by: .seconds(2)))
@@ -44,8 +44,8 @@ public typealias MockBroker = MockPeer<STOMPWire>
 extension MockPeer where Wire == STOMPWire {
     /// The URL, which begins with `stomp://`, `stomps://`, `ws://` or `wss://`.
     public var url: String {
-        guard self.core.openings == nil else { return "\(self.endpoint)" }
-        return "\(self.core.port.isSecure ? "stomps" : "stomp")://\(self.endpoint)"
+        guard self.parts.openings == nil else { return "\(self.endpoint)" }
+        return "\(self.parts.port.isSecure ? "stomps" : "stomp")://\(self.endpoint)"
     }
 
     /// Creates a broker that listens.
@@ -75,7 +75,7 @@ extension MockPeer where Wire == STOMPWire {
         }
         let wire = STOMPWire(configuration, webSocket, on: mock.loop)
         try await self.init(wire, openings: openings, on: mock, port: port, other: .handle) {
-            STOMPSession(core: $0, port: $1)
+            MockSTOMPSession(parts: $0, port: $1)
         }
     }
 
@@ -115,7 +115,7 @@ extension MockPeer where Wire == STOMPWire {
     ///
     /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` for an invalid destination.
     public func publish(_ body: ByteBuffer, to destination: String, headers: STOMPHeaders = [:]) async throws {
-        let (wire, loop) = (self.core.wire, self.core.port.loop)
+        let (wire, loop) = (self.parts.wire, self.parts.port.loop)
         let hasBegun = try await loop.submit { wire.publish(body, to: destination, headers: headers) }.get()
         guard hasBegun else {
             throw SocketError.invalid("\(destination) is not a destination: it is neither /queue/… nor /topic/…")
@@ -131,23 +131,23 @@ extension MockPeer where Wire == STOMPWire {
 
     /// The messages that wait in a queue for a consumer, in their order. Those that are delivered and not acknowledged
     /// are not among them.
-    public func messages(in queue: String) -> [STOMPFrame] { self.core.wire.read { $0.messages(in: queue) } }
+    public func messages(in queue: String) -> [STOMPFrame] { self.parts.wire.read { $0.messages(in: queue) } }
 
     /// The subscriptions of a connection, in the order in which they were made.
     public func subscriptions(onConnection number: Int) -> [Subscription] {
-        self.core.wire.read { $0.subscriptions(of: number) }
+        self.parts.wire.read { $0.subscriptions(of: number) }
     }
 
     /// The names of the open transactions of a connection, in alphabetical order.
     public func transactions(onConnection number: Int) -> [String] {
-        self.core.wire.read { $0.transactions(of: number) }
+        self.parts.wire.read { $0.transactions(of: number) }
     }
 
     // MARK: What came
 
     /// The frames that were received on one connection, in order.
     public func received(onConnection number: Int) -> [STOMPFrame] {
-        self.core.received.events.filter { $0.connection == number }.map(\.frame)
+        self.parts.received.events.filter { $0.connection == number }.map(\.frame)
     }
 
     /// Returns the first `count` frames with a command, or of any, waiting for those that have not arrived yet.
@@ -167,7 +167,7 @@ extension MockPeer where Wire == STOMPWire {
         within time: Duration = .seconds(60)
     ) async throws -> [Received] {
         let what = "\(count) \(command.map { "frames \($0)" } ?? "frames")"
-        return try await self.core.received.wait(count, within: time, what) {
+        return try await self.parts.received.wait(count, within: time, what) {
             (command == nil || $0.frame.command == command) && (number == nil || $0.connection == number)
         }
     }
@@ -180,7 +180,7 @@ extension MockPeer where Wire == STOMPWire {
         onConnection number: Int = 0,
         within time: Duration = .seconds(60)
     ) async throws {
-        try await self.core.wire.beats.wait(count, within: time, "\(count) heart-beats") { $0 == number }
+        try await self.parts.wire.beats.wait(count, within: time, "\(count) heart-beats") { $0 == number }
     }
 
     /// Returns the first error on a connection: in a received frame, in the use of WebSocket, or in a frame that a
@@ -189,6 +189,6 @@ extension MockPeer where Wire == STOMPWire {
     /// - Throws: ``NothingHappened`` if there is none in time, 60 s by default.
     @discardableResult
     public func violation(onConnection number: Int = 0, within time: Duration = .seconds(60)) async throws -> String {
-        try await self.core.wire.violations.wait(1, within: time, "a violation") { $0.connection == number }[0].text
+        try await self.parts.wire.violations.wait(1, within: time, "a violation") { $0.connection == number }[0].text
     }
 }

@@ -28,7 +28,7 @@ public final class STOMPWire: WebSocketWire {
     }
 
     private struct LoopState {
-        var sessions: [Int: STOMPSession] = [:]
+        var sessions: [Int: MockSTOMPSession] = [:]
         /// The connections whose output is held until the frame that caused it is recorded; nil if output is sent
         /// immediately.
         var delayed: Set<Int>?
@@ -47,21 +47,21 @@ public final class STOMPWire: WebSocketWire {
     /// The connections on which line ends arrived between frames.
     let beats = EventLog<Int>()
     let violations = EventLog<Violation>()
-    private let broker: NIOLockedValueBox<BrokerCore>
+    private let broker: NIOLockedValueBox<BrokerMachine>
     private let state: NIOLoopBoundBox<LoopState>
 
     init(_ configuration: MockBroker.Configuration, _ webSocket: MockBroker.WebSocket?, on loop: any EventLoop) {
         self.limits = configuration.limits
         self.messageLength = webSocket?.messageLength
-        self.broker = NIOLockedValueBox(BrokerCore(configuration))
+        self.broker = NIOLockedValueBox(BrokerMachine(configuration))
         self.state = .makeBoxSendingValue(LoopState(), eventLoop: loop)
     }
 
-    func read<Value>(_ body: (BrokerCore) -> Value) -> Value { self.broker.withLockedValue { body($0) } }
+    func read<Value>(_ body: (BrokerMachine) -> Value) -> Value { self.broker.withLockedValue { body($0) } }
 
     // MARK: On the loop
 
-    func add(_ session: STOMPSession) {
+    func add(_ session: MockSTOMPSession) {
         self.state.value.sessions[session.number] = session
         self.broker.withLockedValue { $0.opened(session.number) }
     }
@@ -72,12 +72,12 @@ public final class STOMPWire: WebSocketWire {
     }
 
     /// Reacts to a frame, and records it: after the broker's state has changed, and before others can see it.
-    func received(_ frame: STOMPFrame, on session: STOMPSession) {
-        guard let core = session.core else { return }
+    func received(_ frame: STOMPFrame, on session: MockSTOMPSession) {
+        guard let parts = session.parts else { return }
         let received = Received(connection: session.number, frame: frame)
         self.state.value.delayed = []
-        session.proceed(core.reaction(to: frame.command).steps[...], for: received)
-        core.received.append(received)
+        session.proceed(parts.reaction(to: frame.command).steps[...], for: received)
+        parts.received.append(received)
         let delayed = self.state.value.delayed ?? []
         self.state.value.delayed = nil
         self.flush(delayed)
@@ -85,14 +85,14 @@ public final class STOMPWire: WebSocketWire {
 
     func handle(_ received: Received, confirms: Bool) {
         let actions = self.broker.withLockedValue {
-            $0.received(received.frame, on: received.connection, confirms: confirms)
+            $0.receivedFrame(received.frame, on: received.connection, confirms: confirms)
         }
         self.perform(actions, for: received.connection)
     }
 
     func violated(_ violation: STOMPViolation, on number: Int) {
         self.violations.append(.init(connection: number, text: violation.description))
-        self.perform(self.broker.withLockedValue { $0.received(violation, on: number) }, for: number)
+        self.perform(self.broker.withLockedValue { $0.receivedViolation(violation, on: number) }, for: number)
     }
 
     func missedHeartBeats(of number: Int) {
@@ -107,7 +107,7 @@ public final class STOMPWire: WebSocketWire {
     }
 
     /// - Parameter current: The connection that gathers its output itself; nil for none.
-    private func perform(_ actions: [BrokerCore.Action], for current: Int? = nil) {
+    private func perform(_ actions: [BrokerMachine.Action], for current: Int? = nil) {
         var numbers: Set<Int> = []
         for action in actions {
             switch action {

@@ -64,18 +64,18 @@ extension MockPeer where Wire == MessageWire {
         let openings = try MockOpenings(path, subprotocols, compression: compression, mode: .unlimitedMessages)
         let mock = MockPort(seed: seed, clock: clock)
         try await self.init(MessageWire(compression), openings: openings, on: mock, port: port, other: reaction) {
-            MessageSession(core: $0, port: $1)
+            MockMessageSession(parts: $0, port: $1)
         }
     }
 
     // MARK: Rules
 
     /// Sets the reaction to pings: a pong with the ping's payload by default. With `.drop` none is answered.
-    public func onPing(_ reaction: Reaction) { self.core.wire.rules.withLockedValue { $0.ping = reaction } }
+    public func onPing(_ reaction: Reaction) { self.parts.wire.rules.withLockedValue { $0.ping = reaction } }
 
     /// Sets the reaction to close frames. By default one with the client's code, unless the server has sent one before,
     /// and then the end of TCP. With `.drop` none is answered.
-    public func onClose(_ reaction: Reaction) { self.core.wire.rules.withLockedValue { $0.close = reaction } }
+    public func onClose(_ reaction: Reaction) { self.parts.wire.rules.withLockedValue { $0.close = reaction } }
 
     // MARK: What came
 
@@ -116,7 +116,7 @@ extension MockPeer where Wire == MessageWire {
         within time: Duration = .seconds(60),
         where matches: @escaping @Sendable (WebSocketContent) -> Bool
     ) async throws -> [Received] {
-        try await self.core.received.wait(count, within: time, what) {
+        try await self.parts.received.wait(count, within: time, what) {
             (number == nil || $0.connection == number) && matches($0.content)
         }
     }

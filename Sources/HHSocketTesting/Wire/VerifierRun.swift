@@ -76,9 +76,9 @@ struct VerifierRun {
         try self.compare(self.decode([stream[...]]), with: frames, check: .pieces, what: "frames that came together")
         let single = self.decode(stream.indices.map { stream[$0...$0] })
         try self.compare(single, with: frames, check: .pieces, what: "frames that came byte by byte")
-        for place in self.places(bytes) {
-            let halves = self.decode([stream[..<place], stream[place...]])
-            let what = "frames that were split after \(place) of \(stream.count) bytes"
+        for position in self.positions(bytes) {
+            let halves = self.decode([stream[..<position], stream[position...]])
+            let what = "frames that were split after \(position) of \(stream.count) bytes"
             try self.compare(halves, with: frames, check: .pieces, what: what)
         }
         try self.randomPieces(frames, stream, times: 20)
@@ -97,10 +97,10 @@ struct VerifierRun {
     mutating func truncation(_ frames: [Frame], _ bytes: [[UInt8]]) throws {
         let stream = bytes.flatMap { $0 }
         let ends = self.ends(bytes)
-        for place in self.places(bytes) {
-            let whole = ends.prefix { $0 <= place }.count
-            let decoded = self.decode([stream[..<place]])
-            let what = "\(place) bytes, of which \(whole) frames are whole,"
+        for position in self.positions(bytes) {
+            let whole = ends.prefix { $0 <= position }.count
+            let decoded = self.decode([stream[..<position]])
+            let what = "\(position) bytes, of which \(whole) frames are whole,"
             try self.compare(decoded, with: Array(frames.prefix(whole)), check: .truncation, what: what, isWhole: false)
         }
     }
@@ -108,9 +108,9 @@ struct VerifierRun {
     /// Checks beginnings of a stream again, followed by foreign memory.
     mutating func bytesBehind(_ bytes: [[UInt8]]) throws {
         let stream = bytes.flatMap { $0 }
-        for place in self.places(bytes) {
+        for position in self.positions(bytes) {
             let results = [0x00, 0xFF, 0x31].map { (filler: UInt8) -> Decoded in
-                var buffer = ByteBuffer(bytes: stream[..<place])
+                var buffer = ByteBuffer(bytes: stream[..<position])
                 let end = buffer.writerIndex
                 buffer.writeRepeatingByte(filler, count: 64)
                 buffer.moveWriterIndex(to: end)
@@ -122,7 +122,7 @@ struct VerifierRun {
             for result in results where !Self.areSame(result, results[0]) {
                 throw self.failure(
                     .bytesBehind,
-                    "\(place) bytes mean something else with other memory behind them: \(result.summary), or "
+                    "\(position) bytes mean something else with other memory behind them: \(result.summary), or "
                         + results[0].summary
                 )
             }
@@ -305,14 +305,14 @@ struct VerifierRun {
     }
 
     /// The places at which a stream is split.
-    private mutating func places(_ bytes: [[UInt8]]) -> [Int] {
+    private mutating func positions(_ bytes: [[UInt8]]) -> [Int] {
         let ends = self.ends(bytes)
         let length = ends.last ?? 0
         guard length > Self.longestTriedWhole else { return Array(0...length) }
-        var places = Set(0...min(64, length))
-        for end in ends { places.formUnion(max(0, end - 64)...min(length, end + 64)) }
-        for _ in 0..<200 { places.insert(Int.random(in: 0...length, using: &self.random)) }
-        return places.sorted()
+        var positions = Set(0...min(64, length))
+        for end in ends { positions.formUnion(max(0, end - 64)...min(length, end + 64)) }
+        for _ in 0..<200 { positions.insert(Int.random(in: 0...length, using: &self.random)) }
+        return positions.sorted()
     }
 
     /// Random pieces.

@@ -10,7 +10,7 @@ import Testing
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct LineLinkLifeTests {
     // MARK: Waiting
 
-    @Test func linesSentWhileNothingIsReadyLeaveInOrderAndOnce() async throws {
+    @Test func linesSentWhileNothingIsReadyAreSentInOrderAndOnce() async throws {
         let server = try await LineServer()
         try await server.refuseConnections()
         let link = LineLinks.link(to: server.endpoint)

@@ -100,7 +100,7 @@ extension AsyncSequence where Self: Sendable, Element: Sendable, Failure == Neve
         link.disconnect()
     }
 
-    @Test func lineWithTheDelimiterDoesNotLeave() async throws {
+    @Test func lineWithTheDelimiterIsNotSent() async throws {
         let server = try await LineServer(delimiter: .crlf)
         let link = LineLinks.link(to: server.endpoint) { $0.delimiter = .crlf }
         link.connect()
@@ -212,7 +212,7 @@ extension AsyncSequence where Self: Sendable, Element: Sendable, Failure == Neve
         func lineLink(_ link: LineLink, didGiveUpWith error: SocketError) { self.note("gave up \(error.code)") }
     }
 
-    @Test func delegateIsToldInOrder() async throws {
+    @Test func delegateIsNotifiedInOrder() async throws {
         let server = try await LineServer()
         server.onOpen(number: 0, .glued(.line("a"), .line([0xFF]), .line("b")).then(.disconnect))
         let observer = Observer()

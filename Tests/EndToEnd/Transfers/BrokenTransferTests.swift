@@ -19,7 +19,7 @@ import Testing
         return Int.random(in: range, using: &generator)
     }
 
-    @Test func putsGoOnOverALinkThatIsCut() async throws {
+    @Test func putsContinueOverALinkThatIsCut() async throws {
         let cuts = { @Sendable (number: Int) in
             CuttingRelay.Allowance(up: Self.random(number, 100_000..<3_000_000))
         }
@@ -36,7 +36,7 @@ import Testing
         }
     }
 
-    @Test func getsGoOnOverALinkThatIsCut() async throws {
+    @Test func getsContinueOverALinkThatIsCut() async throws {
         try await TransferHouse.with { house in
             let (path, file) = try house.file("source", 12_000_000)
             _ = try await house.transfers.put(path, id: id("a")).value
@@ -69,7 +69,7 @@ import Testing
         }
     }
 
-    @Test func severalGoOnTogether() async throws {
+    @Test func severalContinueTogether() async throws {
         let cuts = { @Sendable (number: Int) in
             CuttingRelay.Allowance(
                 up: Self.random(number, 300_000..<2_000_000),
@@ -117,7 +117,7 @@ import Testing
         }
     }
 
-    @Test func aServerThatStartsAgainGoesOn() async throws {
+    @Test func aServerThatStartsAgainContinues() async throws {
         let folder = try TemporaryFolder()
         func start() async throws -> SocketServer {
             var router = Router()
@@ -152,7 +152,7 @@ import Testing
         withExtendedLifetime((folder, link)) {}
     }
 
-    @Test func aSecondClientGoesOnWhereTheFirstStopped() async throws {
+    @Test func aSecondClientContinuesWhereTheFirstStopped() async throws {
         let cuts = { @Sendable (number: Int) in CuttingRelay.Allowance(up: number == 0 ? 2_500_000 : .max) }
         try await TransferHouse.with(allow: cuts) { house in
             let (path, file) = try house.file("source", 5_000_000)
@@ -169,7 +169,7 @@ import Testing
         }
     }
 
-    @Test func aGetGoesOnWhereAnotherStopped() async throws {
+    @Test func aGetContinuesWhereAnotherStopped() async throws {
         try await TransferHouse.with { house in
             let (path, file) = try house.file("source", 5_000_000)
             _ = try await house.transfers.put(path, id: id("a")).value
@@ -319,7 +319,7 @@ import Testing
         }
     }
 
-    @Test func limitsOfUnfinishedFilesAreTold() async throws {
+    @Test func limitsOfUnfinishedFilesAreReported() async throws {
         var limits = TransferLimits()
         limits.maximumBytesPerIdentity = 1_000_000
         try await TransferHouse.with(limits: limits) { house in

@@ -47,7 +47,7 @@ import Testing
     }
 
     /// Connections break before and after the hash is known.
-    @Test func putsGoOnOverALinkThatIsCut() async throws {
+    @Test func putsContinueOverALinkThatIsCut() async throws {
         let cuts = { @Sendable (number: Int) in
             number < 8 ? CuttingRelay.Allowance(up: 100_000 << min(number, 5)) : .unlimited
         }

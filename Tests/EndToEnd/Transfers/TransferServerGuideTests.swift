@@ -35,8 +35,8 @@ struct NewsStore: TransferStore {
     }
 
     @Test func service() async throws {
-        let place = try TemporaryFolder()
-        let folder = place.file("store")
+        let temporaryFolder = try TemporaryFolder()
+        let folder = temporaryFolder.file("store")
 
         let store = try FolderTransferStore(path: folder)
         var router = Router()
@@ -55,19 +55,19 @@ struct NewsStore: TransferStore {
         #expect(error.code == .denied && error.message.contains("sign in first"), "\(error)")
         await client.close()
         await server.shutdown(gracePeriod: .zero)
-        withExtendedLifetime(place) {}
+        withExtendedLifetime(temporaryFolder) {}
     }
 
     @Test func limits() async throws {
-        let place = try TemporaryFolder()
-        let folder = place.file("store")
+        let temporaryFolder = try TemporaryFolder()
+        let folder = temporaryFolder.file("store")
         var limits = TransferLimits()
         limits.maximumFilesPerIdentity = 4
         limits.maximumBytesPerIdentity = 1 << 30
         limits.lifetime = .seconds(86_400)
         let bounded = try FolderTransferStore(path: folder, limits: limits)
         #expect(bounded.path == folder)
-        withExtendedLifetime(place) {}
+        withExtendedLifetime(temporaryFolder) {}
     }
 
     @Test func newsAreLinks() async throws {
@@ -80,8 +80,8 @@ struct NewsStore: TransferStore {
     }
 
     @Test func typeNumbers() async throws {
-        let place = try TemporaryFolder()
-        let store = try FolderTransferStore(path: place.file("store"))
+        let temporaryFolder = try TemporaryFolder()
+        let store = try FolderTransferStore(path: temporaryFolder.file("store"))
         var router = Router()
         let silent = try await SilentPort(host: "127.0.0.1")
         let client = TransferHouse.client(of: silent.endpoint)
@@ -100,6 +100,6 @@ struct NewsStore: TransferStore {
         #expect(put.file.size == 1)
         await second.close()
         await server.shutdown(gracePeriod: .zero)
-        withExtendedLifetime((place, others)) {}
+        withExtendedLifetime((temporaryFolder, others)) {}
     }
 }

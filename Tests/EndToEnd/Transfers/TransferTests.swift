@@ -216,7 +216,7 @@ import Testing
         }
     }
 
-    @Test func aStoreThatFailsIsToldWithoutItsReasons() async throws {
+    @Test func aStoreThatFailsIsReportedWithoutItsReasons() async throws {
         struct Broken: TransferStore {
             struct Secret: Error {}
             var error: any Error = Secret()
@@ -255,7 +255,7 @@ import Testing
         }
     }
 
-    @Test func placesWhereNoFileCanBeAreErrors() async throws {
+    @Test func pathsWhereNoFileCanBeAreErrors() async throws {
         try await TransferHouse.with { house in
             _ = try await house.transfers.put(ByteBuffer(string: "x"), id: id("x")).value
             for path in [house.folder.path, house.folder.file("missing/x"), "\(house.folder.path)/"] {
@@ -290,7 +290,7 @@ import Testing
         return min(one.progress.completed, other.progress.completed)
     }
 
-    @Test func severalTransfersShareTheLinkAndLeaveCallsAlone() async throws {
+    @Test func severalTransfersShareTheLinkAndDoNotAffectCalls() async throws {
         try await TransferHouse.with { house in
             let size = 16 << 20
             let sources = try (0..<4).map { try house.file("source\($0)", size, seed: UInt64($0)) }

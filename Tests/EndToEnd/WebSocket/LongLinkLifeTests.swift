@@ -547,7 +547,7 @@ import Testing
         await server.close()
     }
 
-    @Test func usersCloseTellsItsCodeAndNeverReconnects() async throws {
+    @Test func usersCloseReportsItsCodeAndNeverReconnects() async throws {
         let server = try await Server()
         let link = try TestLink.make(server.url())
         let events = link.events

@@ -114,7 +114,8 @@ import Testing
     }
 
     /// Whichever ends first, the time for its rest or that for the attempt.
-    @Test(arguments: [900, 60_000]) func refusalWhoseBodyDoesNotEndIsToldWithItsBeginning(timeout: Int) async throws {
+    @Test(arguments: [900, 60_000])
+    func refusalWhoseBodyDoesNotEndIsReportedWithItsBeginning(timeout: Int) async throws {
         let server = try await Server { _, _ in
             .raw("HTTP/1.1 401 Unauthorized\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
         }
@@ -134,7 +135,7 @@ import Testing
         await server.close()
     }
 
-    @Test(arguments: [401, 403, 404, 429, 503]) func refusalIsToldInFullAndTriedAgain(status: Int) async throws {
+    @Test(arguments: [401, 403, 404, 429, 503]) func refusalIsReportedInFullAndTriedAgain(status: Int) async throws {
         let server = try await Server { number, _ in
             guard number == 0 else { return .accept }
             return .raw(

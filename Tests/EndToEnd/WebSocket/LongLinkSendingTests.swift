@@ -65,7 +65,7 @@ import Testing
         await server.close()
     }
 
-    @Test func messageSentDuringAWaitLeavesAfterItAndIsNotSentTwice() async throws {
+    @Test func messageSentDuringAWaitFollowsItAndIsNotSentTwice() async throws {
         let server = try await Server()
         let link = try TestLink.make(server.url()) {
             $0.socket.backoff = Backoff(base: .milliseconds(100), cap: .milliseconds(100), jitter: 0)

@@ -165,7 +165,7 @@ import Testing
         }
     }
 
-    @Test func refusalIsToldWithStatusHeadersAndBodyAndRetryAfterIsHonoured() async throws {
+    @Test func refusalIsReportedWithStatusHeadersAndBodyAndRetryAfterIsHonoured() async throws {
         let asked = NIOLockedValueBox<[String?]>([])
         try await Self.with(change: {
             $0.listeners[0].webSocket?.authenticate = { request in

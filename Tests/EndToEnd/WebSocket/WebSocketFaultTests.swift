@@ -221,7 +221,7 @@ import Testing
     }
 
     @Test(arguments: [(1_000, true), (1_001, true), (1_012, true), (1_008, false), (4_500, false)])
-    func closeWithAReasonIsToldAndAnswered(code: Int, reconnects: Bool) async throws {
+    func closeWithAReasonIsReportedAndAnswered(code: Int, reconnects: Bool) async throws {
         let server = try await MockWebSocketServer(.echo)
         server.onOpen(number: 0, .glued(.text("before"), .close(code: UInt16(code), reason: "because")))
         let link = try self.link(server)

@@ -128,7 +128,7 @@ import Testing
         }
     }
 
-    @Test func messagesSentWhileConnectingLeaveInOrderAfterTheOpening() async throws {
+    @Test func messagesSentWhileConnectingAreSentInOrderAfterTheOpening() async throws {
         let seen = Seen()
         let port = try await self.freePort()
         let link = try self.link(port)
@@ -318,7 +318,7 @@ import Testing
         await server.shutdown(gracePeriod: .zero)
     }
 
-    @Test func messageThatIsBeingSentWhenTheConnectionIsLostFailsAndTheRestLeavesOnce() async throws {
+    @Test func messageThatIsBeingSentWhenTheConnectionIsLostFailsAndTheRestIsSentOnce() async throws {
         // Reads the opening and then nothing, and ends the first connection.
         let seen = Seen()
         let port = try await self.freePort()

@@ -149,7 +149,7 @@ import Testing
         (true, "Sec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=8\r\n"),
         (false, "Sec-WebSocket-Extensions: permessage-deflate\r\n"),
     ])
-    func extensionThatIsNotAgreedOnLeavesNoHeaderField(compresses: Bool, offer: String) async throws {
+    func extensionThatIsNotAgreedOnHasNoHeaderField(compresses: Bool, offer: String) async throws {
         var options = WebSocketRouteOptions()
         if compresses { options.compression = WebSocketCompression() }
         try await self.with(options: options) { _, address in

@@ -51,7 +51,7 @@ import Testing
         }
     }
 
-    @Test func framesLeaveCompressedWhereThatIsAgreedOn() async throws {
+    @Test func framesAreSentCompressedWhereThatIsAgreedOn() async throws {
         try await WebSocketCallTests.with {
             $0.listeners[0].webSocket?.compression = WebSocketCompression()
         } _: { _, addresses in

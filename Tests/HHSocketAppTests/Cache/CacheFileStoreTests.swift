@@ -114,13 +114,13 @@ private final class SlowStore: ResponseStore {
         async let first = manager.value(for: self.request("1"))
         try await store.log.wait("the first look") { $0 == ["read"] }
         // Callers do not wait for the store to be free.
-        let told = Watched(0)
-        manager.dispatch(self.request("1")) { _ in told.withLockedValue { $0 += 1 } }
+        let reported = Watched(0)
+        manager.dispatch(self.request("1")) { _ in reported.withLockedValue { $0 += 1 } }
         cache.removeAll()
-        manager.dispatch(self.request("1")) { _ in told.withLockedValue { $0 += 1 } }
+        manager.dispatch(self.request("1")) { _ in reported.withLockedValue { $0 += 1 } }
         store.gate.open()
         #expect(try await first == "1")
-        try await told.wait("all") { $0 == 2 }
+        try await reported.wait("all") { $0 == 2 }
         await cache.flush()
         // The removal precedes the second read, and only answers requested after it are kept.
         #expect(store.log.current == ["read", "remove", "read", "store"])

@@ -243,16 +243,16 @@ import Testing
             return "\(running.count - single) calls for the same run at a time"
         }
         if shared.isEmpty, running.count > single { return "a call for \(key) runs for nobody" }
-        let looks = model.world.operations.contains { operation in
-            if case .lookUp(_, let asked) = operation { asked == APIRequest(Model.key(key)).key } else { false }
+        let searches = model.world.operations.contains { operation in
+            if case .find(_, let asked) = operation { asked == APIRequest(Model.key(key)).key } else { false }
         }
-        if !shared.isEmpty, running.count == single, !looks { return "somebody waits for nothing" }
+        if !shared.isEmpty, running.count == single, !searches { return "somebody waits for nothing" }
         // Answers that are or will be kept were requested after the last clearing.
         let cleared = model.cleared[key] ?? 0
         var kept = model.world.kept[APIRequest(Model.key(key)).key]
         for operation in model.world.operations {
             switch operation {
-            case .lookUp: continue
+            case .find: continue
             case .store(let stored, let response):
                 if stored == APIRequest(Model.key(key)).key { kept = response }
             case .remove(let removal):

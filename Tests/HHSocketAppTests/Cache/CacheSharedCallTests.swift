@@ -118,7 +118,7 @@ import Testing
         #expect(world.texts.last == "network fresh")
     }
 
-    @Test func aRefreshThatFailsIsCountedAndLeavesWhatIsKept() {
+    @Test func aRefreshThatFailsIsCountedAndChangesNothing() {
         var world = CacheWorld()
         world.ask(1)
         world.answer("old")
@@ -272,7 +272,7 @@ import Testing
         #expect(world.machine.statistics.misses == 1_000)
     }
 
-    @Test func cancellingOneCallerLeavesTheOthers() {
+    @Test func cancellingOneCallerSparesTheOthers() {
         var world = CacheWorld()
         let callers = (1...3).map { world.ask($0, world.asking()) }
         world.cancel(callers[0])
@@ -312,7 +312,7 @@ import Testing
         #expect(world.calls.count == 2)
     }
 
-    @Test func callerDuringALookUpSharesIt() {
+    @Test func callerDuringASearchSharesIt() {
         var world = CacheWorld()
         _ = world.askOnly(1, world.asking())
         _ = world.askOnly(2, world.asking(CacheWorld.request(), .reloading))
@@ -334,7 +334,7 @@ import Testing
         #expect(world.texts.last == "cache(age: 0.0 seconds) hello")
     }
 
-    @Test func cancellingAManagerLeavesThoseOfOthers() {
+    @Test func cancellingAManagerSparesThoseOfOthers() {
         var world = CacheWorld()
         world.ask(1, world.asking(), manager: 1)
         world.ask(2, world.asking(CacheWorld.request("8")), manager: 1)
@@ -409,10 +409,10 @@ import Testing
         #expect(world.texts(of: caller) == ["timeout"])
         world.runStore()
         #expect(world.begun.isEmpty && world.completions.count == 1)
-        #expect(world.machine.lookupCount == 0)
+        #expect(world.machine.searchCount == 0)
     }
 
-    @Test func callersThatHaveGoneLeaveNoAlarms() {
+    @Test func callersThatHaveGoneHaveNoAlarms() {
         var world = CacheWorld()
         for number in 1...1_000 {
             let caller = world.ask(number, world.asking())
@@ -446,14 +446,14 @@ import Testing
         #expect(world.kept.values.map(\.response.string) == ["the new user's"])
     }
 
-    @Test func lookUpDuringALogoutFindsNothing() {
+    @Test func searchDuringALogoutFindsNothing() {
         var world = CacheWorld()
         world.ask(1)
         world.answer("the old user's")
         _ = world.askOnly(2, world.asking())
         // The cache is cleared when the store has read the answer, but not delivered it yet.
-        guard case .lookUp(let number, let key)? = world.operations.popLast() else {
-            Issue.record("nothing was looked up")
+        guard case .find(let number, let key)? = world.operations.popLast() else {
+            Issue.record("nothing was searched for")
             return
         }
         let read = world.kept[key]
@@ -470,7 +470,7 @@ import Testing
         #expect(world.kept.values.map(\.response.string) == ["the new user's"])
     }
 
-    @Test func clearingATypeLeavesOthers() {
+    @Test func clearingATypeSparesOthers() {
         var world = CacheWorld()
         let other = CacheWorld.request(type: 102)
         world.ask(1)
@@ -485,7 +485,7 @@ import Testing
         #expect(Set(world.kept.values.map(\.response.string)) == ["two", "four"])
     }
 
-    @Test func clearingAManagersAnswersLeavesThoseOfOthers() {
+    @Test func clearingAManagersAnswersSparesThoseOfOthers() {
         var world = CacheWorld()
         world.ask(1, world.asking(owner: "a"))
         world.answer("a's")
@@ -498,7 +498,7 @@ import Testing
         world.runStore()
         world.answer("both's", call: world.begun[2])
         #expect(world.kept.values.map(\.response.string) == ["b's"])
-        // Another manager's lookup does not find the cleared manager's answer either.
+        // Another manager's search does not find the cleared manager's answer either.
         #expect(world.texts(of: last) == [])
         world.answer("b's own", call: world.begun[3])
         #expect(Set(world.kept.values.map(\.response.string)) == ["b's", "b's own"])

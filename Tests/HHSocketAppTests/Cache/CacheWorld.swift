@@ -113,7 +113,7 @@ struct CacheWorld {
     mutating func stepStore() {
         guard !self.operations.isEmpty else { return }
         switch self.operations.removeFirst() {
-        case .lookUp(let number, let key):
+        case .find(let number, let key):
             let now = self.now
             let stored = self.kept[key]
             self.perform { $0.found(stored, by: number, at: now, into: &$1) }

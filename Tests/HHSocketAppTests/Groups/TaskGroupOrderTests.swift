@@ -10,7 +10,7 @@ import Testing
 
 /// The events of a group, which are tried in every order.
 private enum Step: CaseIterable {
-    case resume, cancel, add, addEnded, addFailing, leaveFirst, leaveLast, release
+    case resume, cancel, add, addEnded, addFailing, endFirst, endLast, release
 }
 
 /// The required behaviour, as simple as possible.
@@ -62,10 +62,10 @@ private struct GroupModel {
                 if step == .addFailing { self.failed.append(member) }
                 self.completeIfDone()
             }
-        case .leaveFirst where !self.open.isEmpty:
+        case .endFirst where !self.open.isEmpty:
             self.open.removeFirst()
             self.completeIfDone()
-        case .leaveLast where !self.open.isEmpty:
+        case .endLast where !self.open.isEmpty:
             self.open.removeLast()
             self.completeIfDone()
         case .release:
@@ -104,14 +104,14 @@ private final class FakeMember: SocketTaskGroupMember {
         var indices = [Int](repeating: 0, count: length)
         while true {
             try body(indices.map { steps[$0] })
-            var place = 0
-            while place < length {
-                indices[place] += 1
-                if indices[place] < steps.count { break }
-                indices[place] = 0
-                place += 1
+            var position = 0
+            while position < length {
+                indices[position] += 1
+                if indices[position] < steps.count { break }
+                indices[position] = 0
+                position += 1
             }
-            if place == length { return }
+            if position == length { return }
         }
     }
 
@@ -124,10 +124,10 @@ private final class FakeMember: SocketTaskGroupMember {
             outcomes.withLockedValue { $0.append(outcome) }
         }
         let groupReference = WeakReference<SocketTaskGroup>()
-        let coreReference = WeakReference<TaskGroupCore>()
+        let runnerReference = WeakReference<TaskGroupRunner>()
         if let group {
             groupReference.set(group)
-            coreReference.set(group.core)
+            runnerReference.set(group.runner)
         }
         var members: [WeakReference<FakeMember>] = []
         var ends: [Int: @Sendable ((any Error)?) -> Void] = [:]
@@ -144,7 +144,7 @@ private final class FakeMember: SocketTaskGroupMember {
         }
         var released = false
         for (index, step) in history.enumerated() {
-            let leaving = step == .leaveFirst ? model.open.first : model.open.last
+            let ending = step == .endFirst ? model.open.first : model.open.last
             model.run(step)
             switch step {
             case .resume: group?.resume()
@@ -152,8 +152,8 @@ private final class FakeMember: SocketTaskGroupMember {
             case .add where !released: add(nil, endsAtOnce: false)
             case .addEnded where !released: add(nil, endsAtOnce: true)
             case .addFailing where !released: add(Broken(), endsAtOnce: true)
-            case .leaveFirst, .leaveLast:
-                guard let leaving, let end = ends.removeValue(forKey: leaving) else { break }
+            case .endFirst, .endLast:
+                guard let ending, let end = ends.removeValue(forKey: ending) else { break }
                 end(nil)
                 // The second call has no effect.
                 end(Broken())
@@ -162,15 +162,15 @@ private final class FakeMember: SocketTaskGroupMember {
                 released = true
             default: break
             }
-            let told = outcomes.withLockedValue { $0 }
+            let reported = outcomes.withLockedValue { $0 }
             let expected = model.end.map { [$0] } ?? []
-            guard told.map(\.isCancelled) == expected else {
-                return "after \(index + 1) steps told \(told.map(\.isCancelled)) instead of \(expected)"
+            guard reported.map(\.isCancelled) == expected else {
+                return "after \(index + 1) steps told \(reported.map(\.isCancelled)) instead of \(expected)"
             }
             guard log.withLockedValue({ $0 }) == model.orders else {
                 return "after \(index + 1) steps members were told \(log.withLockedValue { $0 }), not \(model.orders)"
             }
-            if let outcome = told.first,
+            if let outcome = reported.first,
                 outcome.failures.map(\.index) != model.failed.filter({ $0 < outcome.memberCount })
             {
                 return "failures are \(outcome.failures) instead of \(model.failed)"
@@ -185,13 +185,13 @@ private final class FakeMember: SocketTaskGroupMember {
         let mayWait = hasBegun && !model.open.isEmpty
         guard mayWait || count == (hasBegun ? 1 : 0) else { return "told \(count) times at the end" }
         if !mayWait {
-            if groupReference.object != nil || coreReference.object != nil { return "the group is still there" }
+            if groupReference.object != nil || runnerReference.object != nil { return "the group is still there" }
             if let index = members.firstIndex(where: { $0.object != nil }) { return "member \(index) is still there" }
         }
         return nil
     }
 
-    @Test func everyOrderOfStepsCompletesOnceAfterTheLastAndLeavesNothing() {
+    @Test func everyOrderOfStepsCompletesOnceAfterTheLastAndKeepsNothing() {
         var count = 0
         for length in 1...5 {
             self.forEveryHistory(ofLength: length) { history in

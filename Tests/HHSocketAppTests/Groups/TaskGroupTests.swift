@@ -218,7 +218,7 @@ private final class ManualMember: SocketTaskGroupMember {
         #expect(await group.run().isCancelled)
     }
 
-    @Test func aTaskTellsHowFarItHasCome() async throws {
+    @Test func aTaskReportsHowFarItHasCome() async throws {
         let server = try await MockServer(.echo)
         let client = SocketClient.connecting(to: server.endpoint)
         let group = SocketTaskGroup()
@@ -276,7 +276,7 @@ private final class ManualMember: SocketTaskGroupMember {
         #expect(events.all == ["cancelled"])
     }
 
-    @Test func cancellingOneCallOfAGroupLeavesTheOthers() async throws {
+    @Test func cancellingOneCallOfAGroupSparesTheOthers() async throws {
         let server = try await MockServer(.echo)
         server.on(102, .drop)
         let client = SocketClient.connecting(to: server.endpoint)

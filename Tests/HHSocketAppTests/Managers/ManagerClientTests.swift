@@ -127,7 +127,7 @@ import Testing
         await client.close()
     }
 
-    @Test func cancellingTheLastCallerTellsTheServer() async throws {
+    @Test func cancellingTheLastCallerNotifiesTheServer() async throws {
         let server = try await MockServer(.drop)
         let client = SocketClient.connecting(to: server.endpoint)
         let manager = APIManager(client: client)

@@ -31,7 +31,7 @@ import Testing
         let cache = WeakReference<ResponseCache>()
         let calls = WeakReference<SharedCalls>()
         let transport = WeakReference<MockTransport>()
-        let told = NIOLockedValueBox<[SocketError.Code?]>([])
+        let reported = NIOLockedValueBox<[SocketError.Code?]>([])
         var wasDispatched = false
 
         var isGone: Bool {
@@ -62,10 +62,14 @@ import Testing
             case .dispatch:
                 guard let manager else { break }
                 remains.wasDispatched = true
-                let told = remains.told
+                let reported = remains.reported
                 identifier = manager.dispatch(request) { result in
-                    told.withLockedValue { told in
-                        if case .failure(let error) = result { told.append(error.code) } else { told.append(nil) }
+                    reported.withLockedValue { reported in
+                        if case .failure(let error) = result {
+                            reported.append(error.code)
+                        } else {
+                            reported.append(nil)
+                        }
                     }
                 }
             case .cancel: manager?.cancelTask(withIdentifier: identifier)
@@ -86,9 +90,9 @@ import Testing
         for events in Self.orders {
             let remains = try await self.play(events, policy, settles: settles)
             try await eventually("the end of \(events)") {
-                remains.isGone && remains.told.withLockedValue { $0.count } == (remains.wasDispatched ? 1 : 0)
+                remains.isGone && remains.reported.withLockedValue { $0.count } == (remains.wasDispatched ? 1 : 0)
             }
-            let told = remains.told.withLockedValue { $0 }
+            let reported = remains.reported.withLockedValue { $0 }
             let dispatched = events.firstIndex(of: .dispatch) ?? 0
             let ended = min(
                 [Event.cancel, .release].compactMap { events.firstIndex(of: $0) }.filter { $0 > dispatched }.min()
@@ -97,9 +101,9 @@ import Testing
             )
             // The request was cancelled before it could be answered.
             if remains.wasDispatched, let answered = events.firstIndex(of: .answer), ended < answered {
-                #expect(told == [.cancelled], "\(events)")
+                #expect(reported == [.cancelled], "\(events)")
             }
-            #expect(told.allSatisfy { $0 == nil || $0 == .cancelled }, "\(events)")
+            #expect(reported.allSatisfy { $0 == nil || $0 == .cancelled }, "\(events)")
         }
     }
 
@@ -182,11 +186,11 @@ import Testing
             request.cachePolicy = .returningStale(upTo: .seconds(1_000))
             request.validity = .zero
             _ = try await screen.manager.value(for: request)
-            let told = NIOLockedValueBox(false)
+            let reported = NIOLockedValueBox(false)
             screen.manager.dispatch(request, refreshHandler: { _ in withExtendedLifetime(screen) {} }) { result in
-                told.withLockedValue { $0 = (try? result.get())?.isHit == true }
+                reported.withLockedValue { $0 = (try? result.get())?.isHit == true }
             }
-            try await eventually("the stale answer") { told.withLockedValue { $0 } && gate.waitingCount == 1 }
+            try await eventually("the stale answer") { reported.withLockedValue { $0 } && gate.waitingCount == 1 }
         }
         try await show()
         #expect(reference.object != nil)
@@ -217,11 +221,11 @@ import Testing
             _ = try await manager.value(for: request)
             let kept = Token()
             token.set(kept)
-            let told = NIOLockedValueBox(false)
+            let reported = NIOLockedValueBox(false)
             manager.dispatch(request, refreshHandler: { _ in withExtendedLifetime(kept) {} }) { result in
-                told.withLockedValue { $0 = (try? result.get())?.isHit == true }
+                reported.withLockedValue { $0 = (try? result.get())?.isHit == true }
             }
-            try await eventually("the stale answer") { told.withLockedValue { $0 } && gate.waitingCount == 1 }
+            try await eventually("the stale answer") { reported.withLockedValue { $0 } && gate.waitingCount == 1 }
         }
         try await stale()
         try await eventually("the refresh's end") { gate.waitingCount == 0 && token.object == nil }

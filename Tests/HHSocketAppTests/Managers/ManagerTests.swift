@@ -57,17 +57,17 @@ import Testing
         let manager = self.manager(self.counting())
         _ = try await manager.value(for: self.request())
         self.clock.advance(by: .seconds(90))
-        let told = Watched<[String]>([])
+        let ends = Watched<[String]>([])
         manager.dispatch(
             self.request("7", .returningStale(upTo: .seconds(60))),
-            refreshHandler: { response in told.withLockedValue { $0.append("fresh \(response.value)") } },
+            refreshHandler: { response in ends.withLockedValue { $0.append("fresh \(response.value)") } },
             completionHandler: { result in
                 let text = (try? result.get()).map { "\($0.source) \($0.value)" } ?? "failed"
-                told.withLockedValue { $0.append(text) }
+                ends.withLockedValue { $0.append(text) }
             }
         )
-        try await told.wait("both") { $0.count == 2 }
-        #expect(told.current == ["stale(age: 90.0 seconds) 1", "fresh 2"])
+        try await ends.wait("both") { $0.count == 2 }
+        #expect(ends.current == ["stale(age: 90.0 seconds) 1", "fresh 2"])
         #expect(try await manager.response(for: self.request()).source == .cache(age: .zero))
     }
 
@@ -78,14 +78,14 @@ import Testing
         _ = try await manager.value(for: request)
         // A refresh overtakes only occasionally.
         for round in 1...300 {
-            let told = Watched<[Bool]>([])
+            let ends = Watched<[Bool]>([])
             manager.dispatch(
                 request,
-                refreshHandler: { response in told.withLockedValue { $0.append(response.isHit) } },
-                completionHandler: { result in told.withLockedValue { $0.append((try? result.get())?.isHit == true) } }
+                refreshHandler: { response in ends.withLockedValue { $0.append(response.isHit) } },
+                completionHandler: { result in ends.withLockedValue { $0.append((try? result.get())?.isHit == true) } }
             )
-            try await told.wait("both of round \(round)") { $0.count == 2 }
-            #expect(told.current == [true, false])
+            try await ends.wait("both of round \(round)") { $0.count == 2 }
+            #expect(ends.current == [true, false])
             await manager.cache.flush()
         }
     }
@@ -197,7 +197,7 @@ import Testing
 
     // MARK: Cancelling
 
-    @Test func cancellingOneByIdentifierLeavesTheOthers() async throws {
+    @Test func cancellingOneByIdentifierSparesTheOthers() async throws {
         let gate = Gate()
         let manager = self.manager(
             MockTransport { request in
@@ -298,7 +298,7 @@ import Testing
         #expect(try await [isHit(one, "1"), isHit(other, "2")] == [false, false])
     }
 
-    @Test func aLogoutDuringACallLeavesNothingOfTheOldUserInTheCache() async throws {
+    @Test func aLogoutDuringACallKeepsNothingOfTheOldUserInTheCache() async throws {
         let gate = Gate()
         let manager = self.manager(
             MockTransport { request in

@@ -130,7 +130,7 @@ extension PageRecorder {
         #expect(recorder.current == more)
     }
 
-    @Test func aRefreshThatFailsLeavesTheListAsItWas() throws {
+    @Test func aRefreshThatFailsDoesNotChangeTheList() throws {
         var recorder = PageRecorder(.cursor(pageSize: 2))
         let first = try recorder.loadMore(at: self.start)
         _ = recorder.finish(first.token, count: 2, nextCursor: "a")

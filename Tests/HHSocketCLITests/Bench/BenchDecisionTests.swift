@@ -93,7 +93,7 @@ import Testing
         #expect(schedule.next == 1_000_000_000_000_000)
     }
 
-    @Test func connectionsTakeTurns() {
+    @Test func connectionsAlternate() {
         var schedules = (0..<4).map { StartSchedule(rate: 4_000, origin: 0, connection: $0, of: 4) }
         let starts = (0..<3).flatMap { _ in schedules.indices.map { schedules[$0].take() } }
         #expect(starts == (0..<12).map { $0 * 250_000 })
@@ -220,12 +220,12 @@ import Testing
     @Test func aClosedLoopReplacesEachCallAtOnce() throws {
         var calls = self.calls(inFlight: 3)
         let first = self.starts(of: &calls, at: 0)
-        #expect(Set(first.map(\.place)) == [0, 1, 2])
+        #expect(Set(first.map(\.slot)) == [0, 1, 2])
         #expect(self.body.isEchoed(by: first[2].request.body, number: 3))
-        #expect(calls.nextLook == nil)
-        let optionalNext = calls.answered(first[1].place, with: first[1].request.body, now: 1_500)
+        #expect(calls.nextCheck == nil)
+        let optionalNext = calls.answered(first[1].slot, with: first[1].request.body, now: 1_500)
         let next = try #require(optionalNext)
-        #expect(next.place == first[1].place)
+        #expect(next.slot == first[1].slot)
         #expect(self.body.isEchoed(by: next.request.body, number: 4))
         #expect(calls.tally.calls == 1)
         #expect(calls.tally.latencies.longest == 1_500)
@@ -234,10 +234,10 @@ import Testing
     @Test func theEndIsWaitedForAndItsAnswersAreChecked() throws {
         var calls = self.calls(inFlight: 2)
         let first = self.starts(of: &calls, at: 0)
-        #expect(calls.answered(first[0].place, with: first[0].request.body, now: 2_000) == nil)
+        #expect(calls.answered(first[0].slot, with: first[0].request.body, now: 2_000) == nil)
         #expect(self.starts(of: &calls, at: 2_000).isEmpty)
         #expect(!calls.isOver)
-        #expect(calls.answered(first[1].place, with: first[0].request.body, now: 2_001) == nil)
+        #expect(calls.answered(first[1].slot, with: first[0].request.body, now: 2_001) == nil)
         #expect(calls.isOver)
         #expect(calls.isGivenUp)
         #expect(throws: EchoFailure.self) { try calls.result() }
@@ -247,13 +247,13 @@ import Testing
         // One call every 100.
         var calls = self.calls(inFlight: 2, rate: 1e7)
         #expect(self.starts(of: &calls, at: 0).count == 1)
-        #expect(calls.nextLook == 100)
+        #expect(calls.nextCheck == 100)
         let second = self.starts(of: &calls, at: 1_050)
         #expect(second.count == 1)
         // A completion makes the next check.
-        #expect(calls.nextLook == nil)
+        #expect(calls.nextCheck == nil)
         // The call was due at 100: that counts, and is before the window.
-        #expect(calls.answered(second[0].place, with: second[0].request.body, now: 1_100) == nil)
+        #expect(calls.answered(second[0].slot, with: second[0].request.body, now: 1_100) == nil)
         #expect(calls.tally.calls == 1)
         #expect(calls.tally.latencies.count == 0)
         #expect(self.starts(of: &calls, at: 1_100).count == 1)
@@ -262,13 +262,13 @@ import Testing
     @Test func callsDueBeforeTheEndStartAtTheEndIfThereIsRoom() throws {
         var calls = self.calls(inFlight: 100, rate: 1e7)
         #expect(self.starts(of: &calls, at: 1_950).count == 20)
-        #expect(calls.nextLook == 2_000)
+        #expect(calls.nextCheck == 2_000)
         #expect(self.starts(of: &calls, at: 2_000).isEmpty)
         #expect(!calls.isOver)
         var late = self.calls(inFlight: 100, rate: 1e7)
         let starts = self.starts(of: &late, at: 5_000)
         #expect(starts.count == 20)
-        for start in starts { #expect(late.answered(start.place, with: start.request.body, now: 5_100) == nil) }
+        for start in starts { #expect(late.answered(start.slot, with: start.request.body, now: 5_100) == nil) }
         #expect(late.isOver)
         let tally = try late.result()
         #expect(tally.notStarted == 0)
@@ -281,25 +281,25 @@ import Testing
         var calls = self.calls(inFlight: 1, rate: 1e7)
         let optionalStart = calls.nextStart(0)
         let start = try #require(optionalStart)
-        #expect(calls.answered(start.place, with: start.request.body, now: 3_000) == nil)
+        #expect(calls.answered(start.slot, with: start.request.body, now: 3_000) == nil)
         let optionalLast = calls.nextStart(3_000)
         let last = try #require(optionalLast)
         #expect(calls.nextStart(3_000) == nil)
-        #expect(calls.answered(last.place, with: last.request.body, now: 3_100) == nil)
+        #expect(calls.answered(last.slot, with: last.request.body, now: 3_100) == nil)
         #expect(calls.isOver)
         // All of the ten from 1,000 on.
         #expect(try calls.result().notStarted == 10)
     }
 
-    @Test func theFirstFailureIsTheOneThatIsTold() {
+    @Test func theFirstFailureIsTheOneThatIsReported() {
         var calls = self.calls(inFlight: 3)
         let starts = self.starts(of: &calls, at: 0)
-        calls.failed(starts[0].place, EchoFailure("first"))
+        calls.failed(starts[0].slot, EchoFailure("first"))
         #expect(calls.isGivenUp)
         #expect(!calls.isOver)
-        calls.failed(starts[1].place, EchoFailure("second"))
+        calls.failed(starts[1].slot, EchoFailure("second"))
         // Right or wrong, later answers are not checked.
-        #expect(calls.answered(starts[2].place, with: ByteBuffer(), now: 1_500) == nil)
+        #expect(calls.answered(starts[2].slot, with: ByteBuffer(), now: 1_500) == nil)
         #expect(calls.nextStart(1_500) == nil)
         #expect(calls.isOver)
         #expect(throws: EchoFailure.self) { try calls.result() }
@@ -310,10 +310,10 @@ import Testing
         var calls = self.calls(inFlight: 1)
         let optionalStart = calls.nextStart(0)
         let start = try #require(optionalStart)
-        let optionalNext = calls.answered(start.place, with: start.request.body, now: 1_200)
+        let optionalNext = calls.answered(start.slot, with: start.request.body, now: 1_200)
         let next = try #require(optionalNext)
         calls.stop(at: 1_300)
-        calls.failed(next.place, EchoFailure("cancelled"))
+        calls.failed(next.slot, EchoFailure("cancelled"))
         #expect(calls.isOver)
         let tally = try calls.result()
         #expect(tally.calls == 1)
@@ -427,7 +427,7 @@ import Testing
         )
     }
 
-    @Test func summaryTellsOfCallsThatWereDueAndNotStarted() {
+    @Test func summaryReportsCallsThatWereDueAndNotStarted() {
         let lines = self.result(rate: 10, api: .async, server: nil).summary.split(separator: "\n")
         let title = "ours at [::1]:7000: 4,096 B bodies, 64 in flight, 10 calls/s asked for, async API, socket executor"
         #expect(lines.first == Substring(title))
@@ -437,7 +437,7 @@ import Testing
         #expect(lines.contains("CPU time for each call: client 250 µs"))
     }
 
-    @Test func aHelloIsTold() {
+    @Test func aHelloIsReported() {
         let result = self.result(hello: true)
         #expect(result.json.contains(#""hello":true"#))
         let title = result.summary.split(separator: "\n").first
@@ -449,7 +449,7 @@ import Testing
         (123_400, "123 µs"), (99_960, "100 µs"), (999_400, "999 µs"), (999_900, "1 ms"), (2_500_000, "2.5 ms"),
         (3_600_000_000_000, "3600 s"), (2_000_000_000, "2 s"),
     ])
-    func spansAreToldInTheUnitThatSuits(nanoseconds: Double, text: String) {
+    func spansAreReportedInTheUnitThatSuits(nanoseconds: Double, text: String) {
         #expect(LatencyChart.text(nanoseconds: nanoseconds) == text)
     }
 
@@ -467,7 +467,7 @@ import Testing
         #expect(LatencyChart([(500, 1_000_000), (1_500, 1)]).lines.map { $0.filter { $0 == "#" }.count } == [40, 1])
     }
 
-    @Test func liveLineTellsTheRateSinceTheLast() {
+    @Test func liveLineShowsTheRateSinceTheLast() {
         let window = MeasuredWindow(origin: 0, warmup: 1, seconds: 10)
         var line = LiveLine(window)
         #expect(line.text(at: 500_000_000, calls: 0) == "warming up")

@@ -184,7 +184,7 @@ import Darwin
         #expect(outcome.errors.hasPrefix("error: \(error)"), "\(outcome.errors)")
     }
 
-    @Test func aServerThatDoesNotEchoIsToldAtOnce() async throws {
+    @Test func aServerThatDoesNotEchoIsReportedAtOnce() async throws {
         let server = try await MockServer(.answer(ByteBuffer(repeating: 0, count: 128)))
         let outcome = try await Command.run(["bench", "\(server.endpoint)", "--json", "--seconds", "600"])
         #expect(outcome.exitCode == 1)
@@ -234,7 +234,7 @@ import Darwin
         [], ["--api", "async"], ["--callbacks", "default", "--connections", "2"], ["--rate", "1000"],
         ["--rate", "1000", "--api", "async"],
     ])
-    func anInterruptionTellsWhatWasMeasuredByThen(arguments: [String]) async throws {
+    func anInterruptionReportsWhatWasMeasuredByThen(arguments: [String]) async throws {
         let server = try await MockServer(.echo)
         let bench = try Command(
             ["bench", "\(server.endpoint)", "--warmup", "0", "--seconds", "600", "--in-flight", "4", "--json"]

@@ -72,7 +72,7 @@ import Darwin
     }
 
     @Test(arguments: ["message", "line"])
-    func aServerThatIsNotThereIsToldAtOnce(api: String) async throws {
+    func aServerThatIsNotThereIsReportedAtOnce(api: String) async throws {
         let dead = try await MockServer.closedEndpoint()
         let address = api == "message" ? "ws://\(dead)/" : "\(dead)"
         let outcome = try await Command.run(["bench", address, "--api", api, "--seconds", "600"])

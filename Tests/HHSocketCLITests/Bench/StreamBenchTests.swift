@@ -185,7 +185,7 @@ import Darwin
     }
 
     @Test(arguments: StreamDirection.allCases)
-    func anInterruptionTellsWhatWasMeasuredByThen(direction: StreamDirection) async throws {
+    func anInterruptionReportsWhatWasMeasuredByThen(direction: StreamDirection) async throws {
         let (hundred, continuation) = AsyncStream.makeStream(of: Void.self)
         var router = Router()
         router.stream(direction.type, kind: direction.kind) { stream, _ in

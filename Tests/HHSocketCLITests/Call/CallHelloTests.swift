@@ -11,7 +11,7 @@ import Testing
 
 /// The metadata, deadlines and keys of `call`.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct CallHelloTests {
-    @Test func theServerIsToldWhatTheOptionsSay() async throws {
+    @Test func theServerIsNotifiedWhatTheOptionsSay() async throws {
         try await withServe { address, _ in
             let outcome = try await Command.run([
                 "call", address, "--type", "1005", "--header", "Tenant: acme", "--header", "lang:de:at", "--header",
@@ -80,10 +80,10 @@ import Testing
     @Test func anAnswersMetadataIsInItsObject() async throws {
         try await withServe { address, _ in
             let call = ["call", address, "--type", "1005", "--hello", "--json"]
-            let told = try #require(try await Command.run(call + ["--verbose"]).objects().first)
-            #expect((told["metadata"] as? [String: String]) == ["server": "hhsocket"])
-            let untold = try #require(try await Command.run(call).objects().first)
-            #expect(untold["metadata"] == nil)
+            let verbose = try #require(try await Command.run(call + ["--verbose"]).objects().first)
+            #expect((verbose["metadata"] as? [String: String]) == ["server": "hhsocket"])
+            let plain = try #require(try await Command.run(call).objects().first)
+            #expect(plain["metadata"] == nil)
         }
     }
 

@@ -68,7 +68,7 @@ import Testing
         #expect(once.errors.hasPrefix("error: overloaded: "))
     }
 
-    @Test func metricsTellWhatACallTook() async throws {
+    @Test func metricsReportWhatACallTook() async throws {
         let server = try await MockServer(.echo)
         server.once(1000, .status(.overloaded))
         let call = ["call", "\(server.endpoint)", "--type", "1000", "--body", "hello", "--metrics", "--retries", "1"]
@@ -94,7 +94,7 @@ import Testing
         #expect(outcome.errors.contains("0 attempts"))
     }
 
-    @Test func verboseTellsWhatTheConnectionDidAndWhy() async throws {
+    @Test func verboseSaysWhatTheConnectionDidAndWhy() async throws {
         let server = try await MockServer(.echo)
         let dead = try await MockServer.closedEndpoint()
         let outcome = try await Command.run(
@@ -245,7 +245,7 @@ import Testing
         #expect(outcome.errors.contains("\(server.endpoint)"))
     }
 
-    @Test func timeoutTellsTheServerBeforeItEnds() async throws {
+    @Test func timeoutNotifiesTheServerBeforeItEnds() async throws {
         let server = try await MockServer(.drop)
         let outcome = try await Command.run(["call", "\(server.endpoint)", "--type", "100", "--timeout", "0.2"])
         #expect(outcome.exitCode == 1)
@@ -278,7 +278,7 @@ import Testing
         #expect(Set(frames[3...].map(\.serial)) == Set(frames[..<3].map(\.serial)))
     }
 
-    @Test func callsGoOnAfterALostConnection() async throws {
+    @Test func callsContinueAfterALostConnection() async throws {
         // Serials continue across connections, so the third call ends the connection.
         let server = try await MockServer(.respond { $0.serial == 52 ? .close : .echo })
         let outcome = try await Command.run(
@@ -291,7 +291,7 @@ import Testing
         #expect(server.acceptedCount == 2)
     }
 
-    @Test func readerThatLeavesEndsItQuietly() async throws {
+    @Test func readerThatGoesEndsItQuietly() async throws {
         try await withServe { address, _ in
             let script = """
                 "\(Command.hhsocket.path)" call \(address) --type 1000 --body xxxxxxxxxx --repeat 1000000 --in-flight 100 \

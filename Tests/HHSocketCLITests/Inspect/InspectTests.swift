@@ -111,7 +111,7 @@ import Testing
         #expect(messages.lines.last?.contains(#""error":"not a test.Leaf: "#) == true)
     }
 
-    @Test func eachStretchThatIsNoFrameIsToldWhereFramesHaveSeparators() async throws {
+    @Test func eachStretchThatIsNoFrameIsReportedWhereFramesHaveSeparators() async throws {
         let stream = "1000-50-5-\r\nhello-\r\n1000-51-4-\r\nhello-\r\n12345-\r\n1000-52-0-\r\n-\r\n"
         let outcome = try await Command.run(["inspect", "-", "--format", "separated"], input: Data(stream.utf8))
         #expect(outcome.exitCode == 1)
@@ -135,7 +135,7 @@ import Testing
         #expect(cut.errors.contains("error: at offset 48: the stream ends in the middle of a frame, 14 bytes into it"))
     }
 
-    @Test func endOfSenseIsToldWithItsOffsetAndReason() async throws {
+    @Test func endOfSenseIsReportedWithItsOffsetAndReason() async throws {
         let tooLong: [UInt8] = [0, 0, 3, 0xE8, 0, 0, 0, 51, 0xFF, 0, 0, 0]
         let wild = try await Command.run(["inspect", "-"], input: Data(Self.request + tooLong + Self.request))
         #expect(wild.exitCode == 1)

@@ -32,7 +32,7 @@ import Testing
         }
     }
 
-    @Test func lineThatIsNotUTF8IsReportedAndDoesNotLeave() async throws {
+    @Test func lineThatIsNotUTF8IsReportedAndIsNotSent() async throws {
         try await self.withEcho { address in
             let input = Data("a\n".utf8) + [0xFF, 0xFE] + Data("\nb\n".utf8)
             let outcome = try await Command.run(["lines", address, "--count", "2"], input: input)
@@ -42,7 +42,7 @@ import Testing
         }
     }
 
-    @Test func linesThatAreGivenLeaveInOrderAndStandardInputIsNotRead() async throws {
+    @Test func linesThatAreGivenAreSentInOrderAndStandardInputIsNotRead() async throws {
         try await self.withEcho { address in
             let arguments = ["lines", address, "--send", "one", "--send", "", "--send", "three", "--count", "3"]
             let outcome = try await Command(arguments, keepsInputOpen: true).outcome()
@@ -75,7 +75,7 @@ import Testing
         #expect(try await server.received(1).map(\.text) == ["x"])
     }
 
-    @Test func lineWithTheDelimiterIsRefusedAndTheOthersLeave() async throws {
+    @Test func lineWithTheDelimiterIsRefusedAndTheOthersAreSent() async throws {
         try await self.withEcho { address in
             let outcome = try await self.lines(address, "--send", "a\nb", "--send", "c", "--count", "1")
             #expect(outcome.exitCode == 1)

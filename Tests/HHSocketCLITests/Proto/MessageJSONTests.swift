@@ -156,7 +156,7 @@ import Testing
         (#"{"mask":"a_b"}"#, "$.mask: expected paths in lower camel case with commas between them, found a_b"),
         (#"{"mask":"a,"}"#, "$.mask: expected paths"), (#"{"null":1.5}"#, "$.null: expected a 32-bit integer"),
     ])
-    func whatIsWrongIsToldWithItsPlace(json: String, reason: String) throws {
+    func whatIsWrongIsReportedWithItsPosition(json: String, reason: String) throws {
         let found = try #require(try TestProtos.reason(json))
         #expect(found.hasPrefix(reason), "\(found)")
     }
@@ -314,11 +314,11 @@ import Testing
         for _ in 0..<5_000 {
             var bytes = Array(seed.utf8)
             for _ in 0..<Int.random(in: 1...3, using: &random) {
-                let place = Int.random(in: 0..<bytes.count, using: &random)
+                let position = Int.random(in: 0..<bytes.count, using: &random)
                 switch Int.random(in: 0..<3, using: &random) {
-                case 0: bytes[place] = Array(#"0129.-+eE"{}[]:,\ "#.utf8).randomElement(using: &random) ?? 0
-                case 1: bytes.remove(at: place)
-                default: bytes.insert(contentsOf: bytes[place...].prefix(8), at: place)
+                case 0: bytes[position] = Array(#"0129.-+eE"{}[]:,\ "#.utf8).randomElement(using: &random) ?? 0
+                case 1: bytes.remove(at: position)
+                default: bytes.insert(contentsOf: bytes[position...].prefix(8), at: position)
                 }
             }
             let text = String(decoding: bytes, as: UTF8.self)

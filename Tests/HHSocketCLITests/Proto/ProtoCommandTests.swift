@@ -104,7 +104,7 @@ import Testing
         }
     }
 
-    @Test func errorStatusIsToldAsEver() async throws {
+    @Test func errorStatusIsReportedAsEver() async throws {
         let server = try await MockServer(.answer("members only", status: .noPermission))
         let outcome = try await Command.run(["call", "\(server.endpoint)"] + Self.everything)
         #expect(outcome.exitCode == 1)
@@ -257,7 +257,7 @@ import Testing
         #expect(outcome.output.isEmpty)
     }
 
-    @Test(.enabled(if: Self.hasProtoc)) func importsAreLookedForWhereTold() async throws {
+    @Test(.enabled(if: Self.hasProtoc)) func importsAreSearchedForWhereTheOptionSays() async throws {
         let folder = try TemporaryFolder()
         try FileManager.default.createDirectory(atPath: folder.file("common"), withIntermediateDirectories: false)
         _ = try folder.write(

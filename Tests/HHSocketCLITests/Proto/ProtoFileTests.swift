@@ -94,7 +94,7 @@ import Darwin
         return status?.contains(") Z ") == true
     }
 
-    @Test func protocReturnsItsOwnErrorAndLeavesNothing() async throws {
+    @Test func protocReturnsItsOwnErrorAndWritesNothing() async throws {
         let folder = try TemporaryFolder()
         try FileManager.default.createDirectory(atPath: folder.file("tmp"), withIntermediateDirectories: false)
         let file = try folder.write("syntax = \"proto3\";\nmessage M { string a = 1; string b = 1; }\n", to: "a.proto")

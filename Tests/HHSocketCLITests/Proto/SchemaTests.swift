@@ -93,8 +93,8 @@ import Testing
         for _ in 0..<400 {
             var changed = bytes
             for _ in 0..<Int.random(in: 1...4, using: &random) {
-                let place = Int.random(in: 0..<changed.count, using: &random)
-                changed[changed.startIndex + place] = UInt8.random(in: .min ... .max, using: &random)
+                let position = Int.random(in: 0..<changed.count, using: &random)
+                changed[changed.startIndex + position] = UInt8.random(in: .min ... .max, using: &random)
             }
             guard let schema = try? SchemaBuilder.schema(of: changed, onlyLast: false) else { continue }
             schemas += 1

@@ -151,7 +151,7 @@ extension HostileClient {
     // MARK: Limits
 
     @Test(arguments: ["--max-connections", "--max-connections-per-address"])
-    func oneConnectionTooManyIsToldToGoAway(option: String) async throws {
+    func oneConnectionTooManyIsAskedToGoAway(option: String) async throws {
         try await self.withClient([option, "1"]) { first, address, _ in
             let second = try await HostileClient(to: try #require(Endpoint(address)))
             #expect(try await second.goAway().reason.contains("too many connections"))
@@ -235,7 +235,7 @@ extension HostileClient {
         }
     }
 
-    @Test func silentClientsAreToldToGoAwayAndThatIsLoggedOnlyIfAskedFor() async throws {
+    @Test func silentClientsAreAskedToGoAwayAndThatIsLoggedOnlyIfAskedFor() async throws {
         for log in [[], ["--log", "info"]] {
             try await self.withClient(["--idle-timeout", "0.2"] + log) { client, _, server in
                 #expect(try await client.goAway().reason.contains("nothing has happened"))
@@ -314,7 +314,7 @@ extension HostileClient {
     // MARK: Answers and hello
 
     @Test(arguments: [([], [51, 50]), (["--answers-in-order"], [50, 51])] as [([String], [UInt32])])
-    func answersLeaveInOrderIfAskedTo(arguments: [String], serials: [UInt32]) async throws {
+    func answersAreSentInOrderIfAskedTo(arguments: [String], serials: [UInt32]) async throws {
         try await self.withClient(arguments) { client, _, _ in
             await client.perform(.glued(.request(1001, serial: 50, "300"), .request(1000, serial: 51)))
             let answers = try await client.responses(2)
@@ -344,7 +344,7 @@ extension HostileClient {
 
     // MARK: The end
 
-    @Test func clientsAreToldWhereToGo() async throws {
+    @Test func clientsAreInformedWhereToGo() async throws {
         let server = try Command([
             "serve", "--port", "0", "--go-away-to", "im2.example.com:7000", "--go-away-to", "[::1]:7001",
         ])

@@ -118,7 +118,7 @@ struct BadNetworkTests {
         ]).outcome()
         #expect(calls.exitCode == 0, "\(calls.errors)")
         #expect(calls.output.count == 3_000)
-        tellNetworkFault(
+        reportNetworkFault(
             "10 % loss",
             "300 calls answered, 10 at a time,",
             ContinuousClock.now - start,
@@ -141,7 +141,7 @@ struct BadNetworkTests {
         let times = try calls.objects().compactMap { $0["ms"] as? Double }
         #expect(times.count == 20)
         #expect(times.allSatisfy { $0 >= 100 }, "\(times)")
-        tellNetworkFault(
+        reportNetworkFault(
             "100 ± 50 ms each way",
             "20 calls answered, 5 at a time,",
             ContinuousClock.now - start,
@@ -161,11 +161,11 @@ struct BadNetworkTests {
         try await network.become("down")
         let start = ContinuousClock.now
         let time = try await self.loss(client, since: start)
-        tellNetworkFault("partition", "connectionLost", time, stated: "2 s after the last byte")
+        reportNetworkFault("partition", "connectionLost", time, stated: "2 s after the last byte")
         try await network.become("up")
         let healed = ContinuousClock.now
         try await client.connected(2)
-        tellNetworkFault(
+        reportNetworkFault(
             "partition healed",
             "connected",
             ContinuousClock.now - healed,
@@ -200,7 +200,7 @@ struct BadNetworkTests {
         try await self.firewall(network, rule)
         let start = ContinuousClock.now
         let time = try await self.loss(client, since: start)
-        tellNetworkFault(
+        reportNetworkFault(
             "firewall, \(rule)",
             cause,
             time,
@@ -217,7 +217,7 @@ struct BadNetworkTests {
 }
 
 /// Prints a line of the table of `make test-network`.
-func tellNetworkFault(_ fault: String, _ report: String, _ time: Duration, stated: String) {
+func reportNetworkFault(_ fault: String, _ report: String, _ time: Duration, stated: String) {
     let seconds = String(format: "%.2f s", time.inSeconds)
     print("network: \(fault): \(report) after \(seconds) (stated: \(stated))")
 }

@@ -25,7 +25,7 @@ import Darwin
         try await Command.run(["call", address, "--type", "1000", "--body", "hello"] + options)
     }
 
-    @Test func callSpeaksTLSAsItIsTold() async throws {
+    @Test func callSpeaksTLSAsItIsConfigured() async throws {
         try await withServe(["--cert", self.files.certificate, "--key", self.files.key]) { address, _ in
             for options in [
                 ["--ca", self.files.ca], ["--ca", self.files.ca, "--pin", self.files.pin],
@@ -123,16 +123,16 @@ import Darwin
     @Test(arguments: [Proxy.Kind.http, .socks5])
     func callGoesThroughAProxyAlsoWithTLS(kind: Proxy.Kind) async throws {
         let proxy = try await TestProxy(kind) { $0.credentials = .init(user: "me", password: "p@ss") }
-        let place = "\(proxy.endpoint)"
+        let hostAndPort = "\(proxy.endpoint)"
         try await withServe(["--cert", self.files.certificate, "--key", self.files.key]) { address, _ in
             let server = "localhost:\(try #require(Endpoint(address)).port)"
-            let url = "\(kind.rawValue)://me:p%40ss@\(place)"
+            let url = "\(kind.rawValue)://me:p%40ss@\(hostAndPort)"
             let outcome = try await self.call(server, ["--ca", self.files.ca, "--proxy", url])
             #expect(outcome.text == "hello", "\(outcome.errors)")
             #expect(proxy.asked == [server])
             let stranger = try await self.call(
                 server,
-                ["--ca", self.files.ca, "--proxy", "\(kind.rawValue)://me:guess@\(place)"]
+                ["--ca", self.files.ca, "--proxy", "\(kind.rawValue)://me:guess@\(hostAndPort)"]
             )
             #expect(stranger.exitCode == 1)
             #expect(stranger.errors.hasPrefix("error: proxyFailed: "), "\(stranger.errors)")
@@ -152,7 +152,7 @@ import Darwin
         }
     }
 
-    @Test(arguments: ["-6", "--ipv6"]) func familyThatIsOffIsToldWithItsSetting(option: String) async throws {
+    @Test(arguments: ["-6", "--ipv6"]) func familyThatIsOffIsReportedWithItsSetting(option: String) async throws {
         try await withServe([]) { address, _ in
             let outcome = try await self.call(address, [option])
             #expect(outcome.exitCode == 1)

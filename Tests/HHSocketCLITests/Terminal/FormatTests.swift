@@ -80,7 +80,7 @@ import Testing
         return try folder.write(WireFormat(layout).json, to: "\(applicationTypes.lowerBound).json")
     }
 
-    @Test func aServerLeavesOutTypesThatTheFormatKeepsForItself() async throws {
+    @Test func aServerOmitsTypesThatTheFormatKeepsForItself() async throws {
         let folder = try TemporaryFolder()
         let some = try self.file(in: folder, applicationTypes: 1001...1003)
         try await withServe(["--format", some]) { address, server in

@@ -83,11 +83,11 @@ struct NetworkChangeTests {
             var start = ContinuousClock.now
             try await pair.hosts.run("ip link set cable down", side)
             let lost = try await pair.lost(since: start)
-            tellNetworkFault("link down, \(side)", "connectionLost", lost, stated: "2 s after the last byte")
+            reportNetworkFault("link down, \(side)", "connectionLost", lost, stated: "2 s after the last byte")
             start = ContinuousClock.now
             try await pair.hosts.run("ip link set cable up", side)
             let found = try await pair.found(since: start)
-            tellNetworkFault("link up, \(side)", "connected", found, stated: "0.2 s after the kernel tells of it")
+            reportNetworkFault("link up, \(side)", "connected", found, stated: "0.2 s after the kernel tells of it")
             return try await pair.end()
         }
     }
@@ -101,8 +101,8 @@ struct NetworkChangeTests {
                 .left
             )
             let lost = try await pair.lost(since: start)
-            tellNetworkFault("another address", "connectionLost", lost, stated: "0.2 s and a reply timeout of 0.5 s")
-            tellNetworkFault(
+            reportNetworkFault("another address", "connectionLost", lost, stated: "0.2 s and a reply timeout of 0.5 s")
+            reportNetworkFault(
                 "another address",
                 "connected",
                 try await pair.found(since: start),

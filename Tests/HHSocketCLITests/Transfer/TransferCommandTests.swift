@@ -86,7 +86,7 @@ import Darwin
     }
 
     @Test(arguments: ["-x", "-", "--", "--help", "-.", "..."])
-    func idsMayLookLikeOptions(id: String) async throws {
+    func idsMayResembleOptions(id: String) async throws {
         try await self.withStore { address, folder, _ in
             let path = try self.write(Data("hello".utf8), folder)
             let put = try await Command.run(["put", path, address, "--id=\(id)"])
@@ -173,7 +173,7 @@ import Darwin
 
     // MARK: Errors
 
-    @Test func errorsAreToldAtOnce() async throws {
+    @Test func errorsAreReportedAtOnce() async throws {
         try await self.withStore(["--max-unfinished-bytes-per-client", "10"]) { address, folder, server in
             let path = try self.write(Data("more than ten bytes".utf8), folder)
             let old = try self.write(Data("old".utf8), folder, "old")

@@ -44,7 +44,7 @@ import Testing
         }
     }
 
-    @Test func lineThatIsNotUTF8IsReportedAndDoesNotLeave() async throws {
+    @Test func lineThatIsNotUTF8IsReportedAndIsNotSent() async throws {
         try await self.withEcho { url in
             let input = Data("a\n".utf8) + [0xFF, 0xFE] + Data("\nb\n".utf8)
             let outcome = try await Command.run(["ws", url, "--count", "2"], input: input)
@@ -54,7 +54,7 @@ import Testing
         }
     }
 
-    @Test func messagesThatAreGivenLeaveInOrderAndStandardInputIsNotRead() async throws {
+    @Test func messagesThatAreGivenAreSentInOrderAndStandardInputIsNotRead() async throws {
         let folder = try TemporaryFolder()
         let path = folder.file("message")
         let bytes = Data((0..<300).map { UInt8(truncatingIfNeeded: $0) })
@@ -97,7 +97,7 @@ import Testing
         await server.shutdown(gracePeriod: .zero)
     }
 
-    @Test func echoesAreCountedAsTheyLeave() async throws {
+    @Test func echoesAreCountedAsTheyAreSent() async throws {
         let answers = NIOLockedValueBox<[String]>([])
         let (server, url) = try await self.server { connection in
             for number in 0..<3 { try await connection.send(WebSocketMessage("\(number)")) }

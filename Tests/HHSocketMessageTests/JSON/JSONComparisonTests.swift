@@ -118,7 +118,7 @@ import Testing
         #expect(try message.jsonString() == #"{"\#(name)":7}"#)
     }
 
-    @Test func placeOfAnErrorIsReported() {
+    @Test func positionOfAnErrorIsReported() {
         let error = #expect(throws: MessageJSONError.self) {
             try GeneratedSamples.Every_Thing_Scalars(jsonString: "{\n  \"aFlaot\": 1}")
         }

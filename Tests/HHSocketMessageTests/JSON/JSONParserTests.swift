@@ -57,7 +57,7 @@ import Testing
         ("\"\\", "line 1, column 3"),
         ("[1", "line 1, column 3"), ("{", "line 1, column 2"), ("// a\n1", "line 1, column 1"), ("\u{FEFF}1", "line 1"),
     ])
-    func invalidJSONIsAnErrorWithItsPlace(text: String, error: String) {
+    func invalidJSONIsAnErrorWithItsPosition(text: String, error: String) {
         let found = #expect(throws: JSONSyntaxError.self) { try JSONParser.parse(text) }
         #expect(found?.description.hasPrefix(error) == true, "\(String(describing: found))")
     }

@@ -26,7 +26,7 @@ private struct PassThrough: SocketInterceptor {
     private static let calls = scaled(20_000)
 
     /// A place in which a call can be abandoned.
-    private enum Place: Int, CaseIterable {
+    private enum Way: Int, CaseIterable {
         case neverResumed, cancelledBeforeResume, resumed, cancelledAtOnce, cancelledLater, cancelledByTheTask,
             timedOut,
             cancelledByIdentifier, progressCancelled, retried, withQueue, reprioritized
@@ -60,27 +60,27 @@ private struct PassThrough: SocketInterceptor {
 
     /// Abandons a call in that place.
     private func abandon(
-        _ place: Place,
+        _ way: Way,
         _ client: SocketClient,
         _ type: UInt32,
         _ completed: @escaping @Sendable () -> Void
     ) {
-        var request = SocketRequest(type: type, body: "abandoned", timeout: .milliseconds(place == .timedOut ? 1 : 500))
+        var request = SocketRequest(type: type, body: "abandoned", timeout: .milliseconds(way == .timedOut ? 1 : 500))
         request.isIdempotent = true
-        if place == .retried {
+        if way == .retried {
             request.retryPolicy = RetryPolicy(maximumAttempts: 3, backoff: Backoff(base: .milliseconds(1)))
             request.firstResponseTimeout = .milliseconds(50)
         }
         let witness = Witness()
-        let queue: CallbackQueue? = place == .withQueue ? .socketThread : nil
+        let queue: CallbackQueue? = way == .withQueue ? .socketThread : nil
         let handler: @Sendable (Result<SocketResponse, SocketError>) -> Void = { _ in
             withExtendedLifetime(witness) { completed() }
         }
-        if place == .cancelledByIdentifier {
+        if way == .cancelledByIdentifier {
             return client.cancelTask(withIdentifier: client.dispatch(request, completionHandler: handler))
         }
         let task = client.dataTask(with: request, on: queue, completionHandler: handler)
-        switch place {
+        switch way {
         case .neverResumed:
             completed()
         case .cancelledBeforeResume:
@@ -140,8 +140,8 @@ private struct PassThrough: SocketInterceptor {
             let type: UInt32 = thread == 0 ? 102 : 101
             Thread.detachNewThread {
                 for number in 0..<each {
-                    let place = Place.allCases[(number + thread) % Place.allCases.count]
-                    self.abandon(place, client, type) { completions.withLockedValue { $0 += 1 } }
+                    let way = Way.allCases[(number + thread) % Way.allCases.count]
+                    self.abandon(way, client, type) { completions.withLockedValue { $0 += 1 } }
                     if thread == 1, number % 100 == 0 { client.cancelAllTasks() }
                     // Slowly enough that calls are abandoned in every place.
                     if number % 64 == 0 { Thread.sleep(forTimeInterval: 0.001) }
@@ -165,7 +165,7 @@ private struct PassThrough: SocketInterceptor {
         #expect(completions.current == threads * each)
     }
 
-    @Test func clientsReleasedInMidCallLeaveNothing() async throws {
+    @Test func clientsReleasedInMidCallKeepNothing() async throws {
         let server = try await self.faultyServer()
         let completions = Watched(0)
         let rounds = max(10, Self.calls / 1_000)
@@ -174,10 +174,10 @@ private struct PassThrough: SocketInterceptor {
             if round % 2 == 0 { configuration.interceptors = [PassThrough()] }
             let client = SocketClient(configuration: configuration)
             if round % 5 > 0 { client.connect() }
-            for place in Place.allCases { self.abandon(place, client, 101) { completions.withLockedValue { $0 += 1 } } }
+            for way in Way.allCases { self.abandon(way, client, 101) { completions.withLockedValue { $0 += 1 } } }
             if round % 3 == 0 { client.disconnect() }
         }
-        try await completions.wait("every completion") { $0 == rounds * Place.allCases.count }
+        try await completions.wait("every completion") { $0 == rounds * Way.allCases.count }
         try await Witness.alive.wait("the calls' end") { $0 == 0 }
     }
 }

@@ -135,7 +135,7 @@ import Testing
     }
 
     @Test(arguments: [(nil, "type 101"), (7, "type 101, serial 7")] as [(UInt32?, String)])
-    func anAnswerThatDidNotBeginNamesItsLimit(_ serial: UInt32?, _ place: String) {
+    func anAnswerThatDidNotBeginNamesItsLimit(_ serial: UInt32?, _ serialText: String) {
         let error = CallErrors.firstResponseTimedOut(
             101,
             serial: serial,
@@ -146,7 +146,7 @@ import Testing
         #expect(
             error.message == """
                 no answer from one:1 began within 2.0 seconds of the request's leaving (firstResponseTimeout; \
-                \(place)); it was silent
+                \(serialText)); it was silent
                 """
         )
         #expect(error.code == .timeout && error.delivery == .sentUnknown && error.serial == serial)

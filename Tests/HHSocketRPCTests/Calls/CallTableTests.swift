@@ -57,7 +57,7 @@ private struct Named<Name>: TableCall {
         #expect(order == "ecadb")
     }
 
-    @Test func callsThatNoLongerWaitLeaveOnlyAFewStubs() {
+    @Test func callsThatNoLongerWaitBecomeOnlyAFewStubs() {
         var table = Table(maximumInFlight: 100, maximumWaiting: 100, maximumTombstones: 0)
         table.linkIsConnecting()
         for number in 0..<10_000 {
@@ -189,7 +189,7 @@ private struct Named<Name>: TableCall {
                 #expect(serial == UInt32(50 + number))
                 let facts = CallFacts(identifier: 1_000 + number, queued: self.at(1), sent: self.at(2))
                 let key = table.enterSent(.keeping, facts, serial: serial, deadline: self.at(8))
-                table.place(of: key).initialize(to: Kept(number) { released.insert($0) })
+                table.slot(of: key).initialize(to: Kept(number) { released.insert($0) })
                 let kept = table.kept(serial: serial, on: ConnectionID(number: 1))?.pointee.number
                 #expect(kept == number)
                 guard number % 3 == 0 else { continue }
@@ -281,7 +281,7 @@ private struct Named<Name>: TableCall {
     }
 
     /// Serials of calls that have timed out, and whose late answers may still arrive, do not use up a small range.
-    @Test func tombstonesLeaveSerialsForCalls() {
+    @Test func tombstonesSpareSerialsForCalls() {
         var table = self.readyTable(serials: 1...10, maximumTombstones: 4_096)
         for number in 0..<100 {
             guard case .send(let key, _) = table.submit(number, deadline: .distantFuture) else {
@@ -362,7 +362,7 @@ private struct Named<Name>: TableCall {
         #expect(table.answer(serial: 56).text == "duplicate")
     }
 
-    @Test func callsWaitForAnAttemptInProgressAndLeaveInOrder() {
+    @Test func callsWaitForAnAttemptInProgressAndAreSentInOrder() {
         var table = Table(maximumInFlight: 10, maximumWaiting: 3, maximumTombstones: 10)
         #expect(table.submit(0, deadline: self.at(8)).refusal == .offline)
         table.linkIsConnecting()
@@ -379,7 +379,7 @@ private struct Named<Name>: TableCall {
         #expect(table.waitingCount == 0)
     }
 
-    @Test func callsThatWaitedGoOnWaitingWhileNoMoreMayBeInFlight() {
+    @Test func callsThatWaitedContinueWaitingWhileNoMoreMayBeInFlight() {
         var table = Table(maximumInFlight: 2, maximumWaiting: 10, maximumTombstones: 10)
         table.linkIsConnecting()
         for number in 1...4 { _ = table.submit(number, deadline: self.at(8)) }
@@ -414,17 +414,17 @@ private struct Named<Name>: TableCall {
         #expect(table.submit(2, deadline: self.at(8)).serial == 52)
     }
 
-    @Test func queuedFrameOfAGoneCallDoesNotLeaveAndBuriesNoSerial() {
+    @Test func queuedFrameOfAGoneCallIsNotSentAndBuriesNoSerial() {
         var table = self.readyTable()
         guard let key = table.submit(0, deadline: self.at(8)).key else { return }
         table.queued(key)
         #expect(table.remove(key)?.phase == .queued)
-        let leaves = table.willSend(serial: 50, on: ConnectionID(number: 1))
-        #expect(!leaves)
+        let isSent = table.willSend(serial: 50, on: ConnectionID(number: 1))
+        #expect(!isSent)
         #expect(table.answer(serial: 50).text == "duplicate")
     }
 
-    @Test func keyOfAGoneCallNamesNothingAfterItsPlaceIsTakenAgain() {
+    @Test func keyOfAGoneCallNamesNothingAfterItsSlotIsTakenAgain() {
         var table = self.readyTable()
         guard let old = table.submit(0, deadline: self.at(8)).key else { return }
         #expect(table.remove(old)?.flight == 0)
@@ -446,7 +446,7 @@ private struct Named<Name>: TableCall {
         #expect(table.expire(now: self.at(8)) == nil)
     }
 
-    @Test func attemptThatEndsLeavesItsCallWhichIsSentAgainUnderAnotherSerial() {
+    @Test func attemptThatEndsKeepsItsCallWhichIsSentAgainUnderAnotherSerial() {
         var table = self.readyTable()
         guard let key = table.submit(7, deadline: self.at(8)).key else { return }
         #expect(table.receive(serial: 50).text == "answer 7")
@@ -512,7 +512,7 @@ private struct Named<Name>: TableCall {
         #expect(table.receive(serial: 51).text == "answer 1")
     }
 
-    @Test func callThatWaitsAgainHasOnePlaceInLine() {
+    @Test func callThatWaitsAgainIsInLineOnce() {
         var table = CallTable<Named<String>>(maximumInFlight: 100, maximumWaiting: 100, maximumTombstones: 0)
         table.linkIsConnecting()
         guard case .wait(let first) = table.submit("a", deadline: .distantFuture),
@@ -568,7 +568,7 @@ private struct Named<Name>: TableCall {
         #expect(table.nextWaiting()?.flight == 2)
     }
 
-    @Test func callsThatAreSentAgainLeaveBeforeNewOnesOfTheirPriorityAndInTheirOrder() {
+    @Test func callsThatAreSentAgainGoBeforeNewOnesOfTheirPriorityAndInTheirOrder() {
         var table = self.readyTable()
         let keys = (0..<3).compactMap { table.submit($0, deadline: self.at(8)).key }
         _ = table.linkGoesAway()

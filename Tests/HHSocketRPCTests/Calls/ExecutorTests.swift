@@ -88,7 +88,7 @@ import Tracing
     }
 
     @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
-    @Test func actorOnTheThreadCallsWithoutLeavingIt() async throws {
+    @Test func actorOnTheThreadCallsAndStaysThere() async throws {
         let server = try await MockServer(.echo)
         let (client, eventLoop) = self.client(of: server)
         let counter = Counter(client, eventLoop)
@@ -126,7 +126,7 @@ import Tracing
     }
 
     @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
-    @Test func cancelledTaskCancelsItsCallAndGoesOnThere() async throws {
+    @Test func cancelledTaskCancelsItsCallAndContinuesThere() async throws {
         let server = try await MockServer(.drop)
         let (client, eventLoop) = self.client(of: server)
         let task = Task(executorPreference: client.executor) { () -> SocketError? in

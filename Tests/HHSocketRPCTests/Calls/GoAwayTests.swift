@@ -46,7 +46,7 @@ import Tracing
         }
 
         /// Returns when `count` more calls have been answered by this server, or by any.
-        func goesOn(_ count: Int = 20, by server: Endpoint? = nil) async throws {
+        func continues(_ count: Int = 20, by server: Endpoint? = nil) async throws {
             let before = self.tally.withLockedValue { tally in
                 tally.servers = []
                 return tally.answered
@@ -78,15 +78,15 @@ import Tracing
         try await server.acceptConnections()
     }
 
-    @Test func serversThatAreRestartedInTurnLoseNoCall() async throws {
+    @Test func serversThatAreRestartedOneAfterTheOtherLoseNoCall() async throws {
         let servers = [try await MockServer(.echo), try await MockServer(.echo)]
         let client = SocketClient.connecting(to: servers[0].endpoint, servers[1].endpoint)
         let load = Load(client)
-        try await load.goesOn()
-        for turn in 0..<6 {
-            try await self.endBegins(servers[turn % 2], retryAfter: .milliseconds(50))
-            try await load.goesOn(by: servers[1 - turn % 2].endpoint)
-            try await self.restart(servers[turn % 2])
+        try await load.continues()
+        for round in 0..<6 {
+            try await self.endBegins(servers[round % 2], retryAfter: .milliseconds(50))
+            try await load.continues(by: servers[1 - round % 2].endpoint)
+            try await self.restart(servers[round % 2])
         }
         let tally = await load.end()
         #expect(tally.failures.isEmpty, "\(tally.failures.first?.description ?? "")")
@@ -98,15 +98,15 @@ import Tracing
         let server = try await MockServer(.echo)
         let client = SocketClient.connecting(to: server.endpoint)
         let load = Load(client)
-        for turn in 0..<3 {
-            try await load.goesOn()
+        for round in 0..<3 {
+            try await load.continues()
             let accepted = server.acceptedCount
-            try await self.endBegins(server, retryAfter: .milliseconds(20 * turn))
+            try await self.endBegins(server, retryAfter: .milliseconds(20 * round))
             try await eventually("an attempt that fails") {
                 client.history.entries.contains { if case .connectFailed = $0.kind { true } else { false } }
             }
             try await self.restart(server)
-            try await load.goesOn()
+            try await load.continues()
             #expect(server.acceptedCount > accepted)
         }
         let tally = await load.end()

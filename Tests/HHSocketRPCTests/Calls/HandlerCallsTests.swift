@@ -74,7 +74,7 @@ import Testing
         #expect(chains.client.statistics == ClientStatistics())
     }
 
-    @Test(arguments: [false, true]) func moreThanTheChannelTakesAtOnceLeavesInOneBurst(dispatches: Bool) async throws {
+    @Test(arguments: [false, true]) func moreThanTheChannelTakesAtOnceIsSentInOneBurst(dispatches: Bool) async throws {
         let server = try await MockServer(.echo)
         let chains = Chains(SocketClient.callingBackInline(to: server), dispatches: dispatches) { _ in
             SocketRequest(type: 101, body: ByteBuffer(repeating: 1, count: 1_000))

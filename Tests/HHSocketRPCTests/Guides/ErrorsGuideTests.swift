@@ -57,7 +57,7 @@ import Testing
         (MockServer.Reaction.answer("hello"), nil), (.status(.noPermission), SocketError.Code.noPermission),
         (.status(.overloaded), .overloaded), (.reset, .connectionLost),
     ])
-    func errorsAreToldApart(reaction: MockServer.Reaction, code: SocketError.Code?) async throws {
+    func errorsAreDistinguished(reaction: MockServer.Reaction, code: SocketError.Code?) async throws {
         let server = try await MockServer(reaction)
         let client = SocketClient.connecting(to: server.endpoint)
         let request = SocketRequest(type: 101)

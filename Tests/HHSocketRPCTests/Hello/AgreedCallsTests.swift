@@ -239,7 +239,7 @@ import Testing
         #expect(server.acceptedCount == 1)
     }
 
-    @Test func requestsInEnvelopesWaitBehindAServerThatDoesNotReadAndThenLeave() async throws {
+    @Test func requestsInEnvelopesWaitBehindAServerThatDoesNotReadAndAreThenSent() async throws {
         let (server, client) = try await self.connect { $0.socket.maximumQueuedBytes = 512 << 20 }
         _ = try await client.data(for: SocketRequest(type: 101))
         await server.perform(.stopReading)

@@ -40,7 +40,7 @@ import Testing
     }
 
     @Test(arguments: [(1_500_000_000, 1_500), (1_000_001, 2), (1, 1)] as [(Int64, UInt64)])
-    func theServerIsToldHowMuchIsLeft(_ nanoseconds: Int64, _ milliseconds: UInt64) throws {
+    func theServerIsNotifiedHowMuchIsLeft(_ nanoseconds: Int64, _ milliseconds: UInt64) throws {
         self.connection.becomeReady()
         let task = self.start(deadline: self.connection.time + .nanoseconds(nanoseconds))
         #expect(try self.remaining() == milliseconds)
@@ -48,7 +48,7 @@ import Testing
         self.connection.invalidate()
     }
 
-    @Test func theTimeWaitedForAConnectionIsNotTold() throws {
+    @Test func theTimeWaitedForAConnectionIsNotReported() throws {
         _ = self.start(deadline: self.connection.time + .seconds(5))
         #expect(self.connection.lastFrame == nil)
         self.connection.advance(to: self.connection.time + .seconds(2))
@@ -75,7 +75,7 @@ import Testing
         self.connection.invalidate()
     }
 
-    @Test func aDeadlineThatHasPassedFailsAtOnceAndNothingLeaves() {
+    @Test func aDeadlineThatHasPassedFailsAtOnceAndNothingIsSent() {
         self.connection.becomeReady()
         for ago in [0, 1_000_000_000] as [Int64] {
             let task = self.start(deadline: self.connection.time - .nanoseconds(ago))

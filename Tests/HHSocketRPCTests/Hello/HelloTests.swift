@@ -40,7 +40,7 @@ import Testing
 
     // MARK: What is said
 
-    @Test func helloLeavesFirstThenTheGatesFramesThenCalls() async throws {
+    @Test func helloIsSentFirstThenTheGatesFramesThenCalls() async throws {
         let server = try await MockServer(.echo)
         server.acceptHello()
         let client = SocketClient.connecting(to: server.endpoint) {
@@ -137,7 +137,7 @@ import Testing
         #expect(error.message.contains("status 401"))
     }
 
-    @Test func aServerThatDoesNotAnswerHelloIsToldOfWhenTimeIsUp() async throws {
+    @Test func aServerThatDoesNotAnswerHelloIsReportedWhenTimeIsUp() async throws {
         let server = try await MockServer(.echo)
         let error = try await self.failure(server) { $0.hello?.timeout = .milliseconds(50) }
         #expect(error.code == .handshakeTimeout)

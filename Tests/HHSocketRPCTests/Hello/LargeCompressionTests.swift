@@ -72,7 +72,7 @@ import Testing
         #expect(numbers == (0..<20).map { "\($0)" })
     }
 
-    @Test func aCallThatIsCancelledWhileItsBodyIsCompressedDoesNotLeave() async throws {
+    @Test func aCallThatIsCancelledWhileItsBodyIsCompressedIsNotSent() async throws {
         let (server, client) = try await self.connect()
         let task = client.dataTask(with: SocketRequest(type: 101, body: self.text(8 << 20)))
         task.resume()
@@ -129,7 +129,7 @@ import Testing
         #expect(ends.current.count == 1)
     }
 
-    @Test func aBodyThatDoesNotBecomeSmallerLeavesAsItIs() async throws {
+    @Test func aBodyThatDoesNotBecomeSmallerIsSentAsItIs() async throws {
         let (server, client) = try await self.connect()
         var generator = SeededGenerator(seed: 1)
         let body = ByteBuffer(bytes: (0..<100_000).map { _ in UInt8.random(in: 0...255, using: &generator) })

@@ -169,7 +169,7 @@ private func noting(_ name: String, in log: NIOLockedValueBox<[String]>) -> Inte
         try await ended.wait("the interceptor's end") { $0 }
     }
 
-    @Test func timeoutBehindAnInterceptorTellsOfTheServer() async throws {
+    @Test func timeoutBehindAnInterceptorNamesTheServer() async throws {
         let server = try await MockServer(.drop)
         let seen = Watched<SocketError?>(nil)
         let time = ManualTime()
@@ -262,7 +262,7 @@ private func noting(_ name: String, in log: NIOLockedValueBox<[String]>) -> Inte
     /// These errors once claimed that the call had not been executed; a caller that relied on it ran calls twice.
     @Test func callThatTheServerMayHaveRunIsNeverSaidToBeNotExecuted() async throws {
         struct Refusal: Error {}
-        let told = NIOLockedValueBox<[SocketError]>([])
+        let reported = NIOLockedValueBox<[SocketError]>([])
         func delivery(
             _ prepare: (MockServer) -> Void = { _ in },
             _ body: @escaping @Sendable (SocketRequest, SocketInterceptor.Next) async throws -> SocketResponse
@@ -302,12 +302,12 @@ private func noting(_ name: String, in log: NIOLockedValueBox<[String]>) -> Inte
                 do throws(SocketError) {
                     return try await next(request)
                 } catch {
-                    told.withLockedValue { $0.append(error) }
+                    reported.withLockedValue { $0.append(error) }
                     throw error
                 }
             } == .sentUnknown
         )
-        #expect(told.withLockedValue { $0.map(\.notExecuted) } == [false])
+        #expect(reported.withLockedValue { $0.map(\.notExecuted) } == [false])
         // If the interceptor has not asked at all, the call has not been executed.
         #expect(try await delivery { _, _ in throw Refusal() } == .notSent)
     }

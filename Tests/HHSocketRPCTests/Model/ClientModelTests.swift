@@ -30,7 +30,7 @@ import Testing
                 { $0.budget -= 1 }, { $0.deposit = 1_000 },
                 { $0.morePushes = 1 }, { $0.releasingPart = 1 },
                 { $0.retriesOutsideOfInterceptors = true }, { $0.countsAttemptsOfAllAskings = true },
-                { $0.stopsInterceptors = false }, { $0.resends = 2 }, { $0.resendsLeaveFirst = false },
+                { $0.stopsInterceptors = false }, { $0.resends = 2 }, { $0.resendsGoFirst = false },
             ]
             return (0..<UInt64(3_000)).lazy.compactMap { seed -> Int? in
                 let script = ClientHistory.script(seed: seed)

@@ -13,7 +13,7 @@ final class InterceptorSteering: @unchecked Sendable {
     // Proof of Sendable: all mutable state is accessed only under the lock of `changed`.
 
     /// The place of a call's interceptors; of several, that of those for which the others wait.
-    private enum Place {
+    private enum Location {
         case onTheirWay
         case atValve(CheckedContinuation<Void, Never>)
         /// They wait for the server's answer.
@@ -25,7 +25,7 @@ final class InterceptorSteering: @unchecked Sendable {
     let patience: TimeInterval
     private let changed = NSCondition()
     private var plans: [Int: [ModelClient.Interception]] = [:]
-    private var places: [Int: Place] = [:]
+    private var locations: [Int: Location] = [:]
     private var submissions = 0
     private var stopped: [String] = []
     /// The answers that interceptors received, with their names.
@@ -50,37 +50,37 @@ final class InterceptorSteering: @unchecked Sendable {
     func begin(_ call: Int, _ plan: [ModelClient.Interception]) {
         self.changed.withLock {
             self.plans[call] = plan
-            self.places[call] = .onTheirWay
+            self.locations[call] = .onTheirWay
         }
     }
 
     /// The calls whose interceptors have begun and not ended.
     var begun: [Int] {
         self.changed.withLock {
-            self.places.filter { if case .over = $0.value { false } else { true } }.keys.sorted()
+            self.locations.filter { if case .over = $0.value { false } else { true } }.keys.sorted()
         }
     }
 
     /// The calls whose interceptors stand at a valve.
     var standing: [Int] {
-        self.changed.withLock { self.places.keys.filter { self.stands($0) }.sorted() }
+        self.changed.withLock { self.locations.keys.filter { self.stands($0) }.sorted() }
     }
 
     private func stands(_ call: Int) -> Bool {
-        if case .atValve = self.places[call] { true } else { false }
+        if case .atValve = self.locations[call] { true } else { false }
     }
 
     /// Whether the innermost has asked for the server's answer, which may have arrived since.
     func hasAsked(_ call: Int) -> Bool {
-        self.changed.withLock { if case .waiting = self.places[call] { true } else { false } }
+        self.changed.withLock { if case .waiting = self.locations[call] { true } else { false } }
     }
 
     /// Opens the valve at which the call's interceptors stand. Waits until they stand at the next one or have submitted
     /// something; returns false if neither happens.
     func open(_ call: Int) -> Bool {
         let (valve, before) = self.changed.withLock { () -> (CheckedContinuation<Void, Never>?, Int) in
-            guard case .atValve(let valve) = self.places[call] else { return (nil, 0) }
-            self.places[call] = .onTheirWay
+            guard case .atValve(let valve) = self.locations[call] else { return (nil, 0) }
+            self.locations[call] = .onTheirWay
             return (valve, self.submissions)
         }
         guard let valve else { return false }
@@ -116,8 +116,8 @@ final class InterceptorSteering: @unchecked Sendable {
     func letGo() {
         let valves = self.changed.withLock { () -> [CheckedContinuation<Void, Never>] in
             self.isLetGo = true
-            let valves = self.places.values.compactMap { if case .atValve(let valve) = $0 { valve } else { nil } }
-            self.places = [:]
+            let valves = self.locations.values.compactMap { if case .atValve(let valve) = $0 { valve } else { nil } }
+            self.locations = [:]
             return valves
         }
         for valve in valves { valve.resume() }
@@ -159,22 +159,22 @@ final class InterceptorSteering: @unchecked Sendable {
     }
 
     // Neither wakes the history, which waits for the submission that follows.
-    fileprivate func asks(_ call: Int) { self.changed.withLock { self.places[call] = .waiting } }
+    fileprivate func asks(_ call: Int) { self.changed.withLock { self.locations[call] = .waiting } }
 
-    fileprivate func returns(_ call: Int) { self.changed.withLock { self.places[call] = .over } }
+    fileprivate func returns(_ call: Int) { self.changed.withLock { self.locations[call] = .over } }
 
     fileprivate func valve(_ call: Int, _ depth: Int) async {
         await withCheckedContinuation { self.stand(call, $0) }
-        if Task.isCancelled { self.isToldToStop(call, depth) }
+        if Task.isCancelled { self.isAskedToStop(call, depth) }
     }
 
-    private func isToldToStop(_ call: Int, _ depth: Int) {
+    private func isAskedToStop(_ call: Int, _ depth: Int) {
         self.changed.withLock { self.stopped.append("\(call).\(depth) is told to stop") }
     }
 
     private func stand(_ call: Int, _ valve: CheckedContinuation<Void, Never>) {
         let isLetGo = self.changed.withLock {
-            if !self.isLetGo { self.places[call] = .atValve(valve) }
+            if !self.isLetGo { self.locations[call] = .atValve(valve) }
             self.changed.broadcast()
             return self.isLetGo
         }

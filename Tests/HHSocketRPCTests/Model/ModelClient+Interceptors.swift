@@ -74,7 +74,7 @@ extension ModelClient {
     private mutating func ask(_ index: Int, _ body: String) {
         // Nothing more is sent for a call that has ended.
         guard self.calls[index].phase == .idle else {
-            return self.tellInterceptor(index, Outcome(.cancelled, .notSent))
+            return self.notifyInterceptor(index, Outcome(.cancelled, .notSent))
         }
         self.calls[index].isAsking = true
         self.calls[index].body = body
@@ -85,7 +85,7 @@ extension ModelClient {
     }
 
     /// Passes the result of its request to the active interceptor.
-    mutating func tellInterceptor(_ index: Int, _ outcome: Outcome) {
+    mutating func notifyInterceptor(_ index: Int, _ outcome: Outcome) {
         self.calls[index].isAsking = false
         let depth = self.calls[index].interceptors.count - 1
         self.calls[index].interceptors[depth].last = outcome
@@ -101,7 +101,7 @@ extension ModelClient {
             case .fails: Outcome(.interceptorFailed, .notSent)
             }
         if !self.calls[index].interceptors.isEmpty {
-            self.tellInterceptor(index, outcome)
+            self.notifyInterceptor(index, outcome)
         } else if self.calls[index].phase == .idle {
             self.complete(index, outcome.code, outcome.delivery)
         }

@@ -23,7 +23,7 @@ struct ModelClient {
         /// The number of times that a call is sent again after a 504.
         var resends = 3
         /// Whether such calls wait before the calls that were never sent.
-        var resendsLeaveFirst = true
+        var resendsGoFirst = true
         /// Whether an interceptor is notified that its call has ended.
         var stopsInterceptors = true
     }
@@ -61,8 +61,8 @@ struct ModelClient {
         case suspended
         /// Its interceptors are running.
         case idle
-        case waiting(place: Int)
-        case queued(UInt32, on: Int, place: Int)
+        case waiting(position: Int)
+        case queued(UInt32, on: Int, position: Int)
         case sent(UInt32, on: Int)
         case backingOff(until: Int)
         case completed
@@ -74,7 +74,7 @@ struct ModelClient {
         var phase = Phase.suspended
         var deadline = 0
         /// Its priority when it took its place in the waiting line.
-        var placePriority: Float = 0
+        var linePriority: Float = 0
         /// Whether it waits although no attempt is in progress.
         var waitsPatiently = false
         /// Whether it waits before the calls that were never sent.
@@ -142,7 +142,7 @@ struct ModelClient {
     /// The connection that has sent the last go-away.
     private var goneAway: Int?
     private var isPeerReading = true
-    private var lastPlace = 0
+    private var lastPosition = 0
     private var nextSerial: UInt32
     private var hasWrapped = false
     /// Serials whose late answer may still arrive.
@@ -150,7 +150,7 @@ struct ModelClient {
     private var budget: Int
     private var ends: [(time: Int, isWrong: Bool)] = []
     /// Queued frames that belong to no call any more, because the peer does not read: cancels.
-    private var queuedCancels: [(text: String, connection: Int, place: Int)] = []
+    private var queuedCancels: [(text: String, connection: Int, position: Int)] = []
 
     // The results of a step.
     var wire: [String] = []
@@ -203,16 +203,16 @@ struct ModelClient {
     mutating func cancel(_ index: Int) {
         guard self.calls[index].phase != .completed else { return }
         self.calls[index].isCancelled = true
-        let wasSent = self.leave(index)
+        let wasSent = self.endAttempt(index)
         self.complete(index, .cancelled, wasSent ? .sentUnknown : .notSent)
     }
 
     mutating func setPriority(_ priority: Float, _ index: Int) {
         self.calls[index].priority = priority
         guard case .waiting = self.calls[index].phase else { return }
-        self.lastPlace += 1
-        self.calls[index].placePriority = priority
-        self.calls[index].phase = .waiting(place: self.lastPlace)
+        self.lastPosition += 1
+        self.calls[index].linePriority = priority
+        self.calls[index].phase = .waiting(position: self.lastPosition)
     }
 
     // MARK: Attempts
@@ -233,8 +233,8 @@ struct ModelClient {
 
     private mutating func wait(_ index: Int) {
         let call = self.calls[index]
-        let isLeaving = if case .goingAway = self.link { true } else { false }
-        let isPatient = !self.isClosed && (call.plan.isPatient || call.retries > 0 || isLeaving)
+        let isGoingAway = if case .goingAway = self.link { true } else { false }
+        let isPatient = !self.isClosed && (call.plan.isPatient || call.retries > 0 || isGoingAway)
         guard isPatient || self.link == .connecting else {
             self.ended(index, .notConnected, .notSent)
             self.pull()
@@ -248,11 +248,11 @@ struct ModelClient {
     }
 
     private mutating func stand(_ index: Int, isPatient: Bool, isReturning: Bool) {
-        self.lastPlace += 1
-        self.calls[index].placePriority = self.calls[index].priority
+        self.lastPosition += 1
+        self.calls[index].linePriority = self.calls[index].priority
         self.calls[index].waitsPatiently = isPatient
         self.calls[index].isReturning = isReturning
-        self.calls[index].phase = .waiting(place: self.lastPlace)
+        self.calls[index].phase = .waiting(position: self.lastPosition)
         if self.link == .offline || self.isReconnectDeferred { self.pull() }
     }
 
@@ -264,17 +264,17 @@ struct ModelClient {
     private mutating func send(_ index: Int, _ serial: UInt32, _ connection: Int) {
         self.calls[index].attempts += 1
         self.calls[index].attemptsOfAsking += 1
-        self.lastPlace += 1
-        self.calls[index].placePriority = self.calls[index].priority
-        self.calls[index].phase = .queued(serial, on: connection, place: self.lastPlace)
+        self.lastPosition += 1
+        self.calls[index].linePriority = self.calls[index].priority
+        self.calls[index].phase = .queued(serial, on: connection, position: self.lastPosition)
         guard self.calls[index].body.utf8.count <= 1_000 else {
             self.calls[index].phase = .suspended
             return self.ended(index, .frameTooLarge, .notSent)
         }
-        if self.isPeerReading { self.leaves(index) }
+        if self.isPeerReading { self.noteSent(index) }
     }
 
-    private mutating func leaves(_ index: Int) {
+    private mutating func noteSent(_ index: Int) {
         guard case .queued(let serial, let connection, _) = self.calls[index].phase else { return }
         self.calls[index].phase = .sent(serial, on: connection)
         self.calls[index].firstResponse = self.calls[index].plan.firstResponse.map { self.now + $0 }
@@ -299,19 +299,19 @@ struct ModelClient {
     /// Ends the call's attempt without an answer, and notifies the server if it may know the call.
     ///
     /// - Returns: Whether the request was sent.
-    private mutating func leave(_ index: Int) -> Bool {
+    private mutating func endAttempt(_ index: Int) -> Bool {
         guard case .sent(let serial, let connection) = self.calls[index].phase else { return false }
         self.bury(serial)
-        self.tellServer(serial, connection)
+        self.notifyServer(serial, connection)
         return true
     }
 
-    private mutating func tellServer(_ serial: UInt32, _ connection: Int) {
+    private mutating func notifyServer(_ serial: UInt32, _ connection: Int) {
         guard self.link.connection == connection || self.draining.contains(connection) else { return }
         let text = "cancel \(serial) '' on \(connection)"
         guard !self.isPeerReading else { return self.wire.append(text) }
-        self.lastPlace += 1
-        self.queuedCancels.append((text, connection, self.lastPlace))
+        self.lastPosition += 1
+        self.queuedCancels.append((text, connection, self.lastPosition))
     }
 
     private mutating func bury(_ serial: UInt32) {
@@ -351,7 +351,7 @@ struct ModelClient {
     private mutating func conclude(_ index: Int, _ code: SocketError.Code?, _ delivery: SocketError.Delivery) {
         guard self.calls[index].isAsking else { return self.complete(index, code, delivery) }
         self.calls[index].phase = .idle
-        self.tellInterceptor(index, Outcome(code, self.honest(index, code, delivery)))
+        self.notifyInterceptor(index, Outcome(code, self.honest(index, code, delivery)))
         if code.map({ !Self.isNotExecuted($0, delivery) }) ?? true { self.calls[index].mayHaveRun = true }
         self.finishDrained()
     }
@@ -373,7 +373,7 @@ struct ModelClient {
     mutating func complete(_ index: Int, _ code: SocketError.Code?, _ delivery: SocketError.Delivery) {
         let delivery = self.honest(index, code, delivery)
         self.calls[index].phase = .completed
-        if self.calls[index].isAsking { self.tellInterceptor(index, Outcome(code, delivery)) }
+        if self.calls[index].isAsking { self.notifyInterceptor(index, Outcome(code, delivery)) }
         self.completions.append(
             code.map { "\(index) \($0) \(delivery) after \(self.calls[index].attempts)" }
                 ?? "\(index) ok after \(self.calls[index].attempts)"
@@ -424,7 +424,7 @@ struct ModelClient {
             self.ended(index, .checksumMismatch, .sentUnknown)
         } else if status == .partial {
             if wasSent { self.bury(serial) }
-            self.tellServer(serial, connection)
+            self.notifyServer(serial, connection)
             self.judge(false, on: connection)
             self.ended(index, .server(.partial), .answered)
         } else if status == .ok {
@@ -443,7 +443,7 @@ struct ModelClient {
     /// Handles a 504: the server of this connection is about to end, and has not run the call.
     private mutating func isSentAgain(_ index: Int, _ connection: Int) -> Bool {
         guard !self.isClosed else { return false }
-        self.leaveServer(of: connection)
+        self.switchServer(of: connection)
         guard self.calls[index].resends < self.limits.resends, self.link != .ready(connection) else { return false }
         self.resent += 1
         self.calls[index].resends += 1
@@ -457,14 +457,14 @@ struct ModelClient {
         return true
     }
 
-    private mutating func leaveServer(of connection: Int) {
+    private mutating func switchServer(of connection: Int) {
         guard self.link == .ready(connection) else { return }
         self.link = .goingAway(connection)
-        var queued: [(index: Int, place: Int)] = []
+        var queued: [(index: Int, position: Int)] = []
         for index in self.calls.indices {
-            if case .queued(_, connection, let place) = self.calls[index].phase { queued.append((index, place)) }
+            if case .queued(_, connection, let position) = self.calls[index].phase { queued.append((index, position)) }
         }
-        for entry in queued.sorted(by: { $0.place < $1.place }) {
+        for entry in queued.sorted(by: { $0.position < $1.position }) {
             self.calls[entry.index].attempts -= 1
             self.calls[entry.index].attemptsOfAsking -= 1
             self.stand(entry.index, isPatient: true, isReturning: false)
@@ -478,14 +478,14 @@ struct ModelClient {
         guard self.goneAway != connection else { return }
         self.goneAway = connection
         if isMalformed { self.malformedGoAways += 1 }
-        self.leaveServer(of: connection)
+        self.switchServer(of: connection)
     }
 
     mutating func deferReconnect() {
-        let isLeaving = if case .goingAway = self.link { true } else { false }
-        guard isLeaving || self.link == .connecting else { return }
+        let isGoingAway = if case .goingAway = self.link { true } else { false }
+        guard isGoingAway || self.link == .connecting else { return }
         self.isReconnectDeferred = true
-        if isLeaving && self.inFlightCount > 0 || !self.waiting.isEmpty { self.pull() }
+        if isGoingAway && self.inFlightCount > 0 || !self.waiting.isEmpty { self.pull() }
     }
 
     mutating func answerBegins(_ serial: UInt32) {
@@ -498,14 +498,14 @@ struct ModelClient {
         self.isPeerReading = true
         for connection in Set(self.queuedCancels.map(\.connection) + self.calls.compactMap(\.connection)).sorted() {
             for cancel in self.queuedCancels where cancel.connection == connection { self.wire.append(cancel.text) }
-            var queued: [(index: Int, priority: Float, place: Int)] = []
+            var queued: [(index: Int, priority: Float, position: Int)] = []
             for index in self.calls.indices {
-                if case .queued(_, connection, let place) = self.calls[index].phase {
-                    queued.append((index, self.calls[index].placePriority, place))
+                if case .queued(_, connection, let position) = self.calls[index].phase {
+                    queued.append((index, self.calls[index].linePriority, position))
                 }
             }
-            queued.sort { ($0.priority, -$0.place) > ($1.priority, -$1.place) }
-            for entry in queued { self.leaves(entry.index) }
+            queued.sort { ($0.priority, -$0.position) > ($1.priority, -$1.position) }
+            for entry in queued { self.noteSent(entry.index) }
         }
         self.queuedCancels = []
     }
@@ -533,16 +533,16 @@ struct ModelClient {
 
     private func firstInLine() -> Int? {
         self.waiting.max { first, second in
-            guard case .waiting(let firstPlace) = self.calls[first].phase,
-                case .waiting(let secondPlace) = self.calls[second].phase
+            guard case .waiting(let firstPosition) = self.calls[first].phase,
+                case .waiting(let secondPosition) = self.calls[second].phase
             else { return false }
-            return (self.calls[first].placePriority, self.isAhead(first), -firstPlace)
-                < (self.calls[second].placePriority, self.isAhead(second), -secondPlace)
+            return (self.calls[first].linePriority, self.isAhead(first), -firstPosition)
+                < (self.calls[second].linePriority, self.isAhead(second), -secondPosition)
         }
     }
 
     private func isAhead(_ index: Int) -> Int {
-        self.calls[index].isReturning && self.limits.resendsLeaveFirst ? 1 : 0
+        self.calls[index].isReturning && self.limits.resendsGoFirst ? 1 : 0
     }
 
     /// - Parameter order: The order in which calls end, since the retry budget may not suffice for all.
@@ -608,7 +608,7 @@ struct ModelClient {
             if call.deadline <= due {
                 var connection: Int?
                 if case .sent(_, let on) = call.phase { connection = on }
-                let wasSent = self.leave(index)
+                let wasSent = self.endAttempt(index)
                 if let connection {
                     self.suspicions += 1
                     self.judge(true, on: connection)
@@ -618,7 +618,7 @@ struct ModelClient {
                 self.calls[index].phase = .suspended
                 self.attempt(index)
             } else if case .sent(_, let connection) = call.phase {
-                _ = self.leave(index)
+                _ = self.endAttempt(index)
                 self.suspicions += 1
                 self.judge(true, on: connection)
                 self.calls[index].phase = .suspended

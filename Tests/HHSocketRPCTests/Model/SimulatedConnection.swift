@@ -151,7 +151,7 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
             self.output.suspicions += 1
         case .serverFails(_, let wrong, let calls):
             self.output.failures.append("\(wrong) of \(calls)")
-        case .leave, .proved:
+        case .replace, .proved:
             self.broken = "a call asks for what transfers do"
         case .goAway(let id, _, _):
             self.announceGoAway(of: id, in: &turn)

@@ -72,7 +72,7 @@ import Tracing
         #expect(try kit.expectCounter("hhsocket.calls", [("type", "3"), ("outcome", "ok")]).totalValue == 2)
     }
 
-    @Test func logTellsWhatFailedAndNeverThePayload() async throws {
+    @Test func logSaysWhatFailedAndNeverThePayload() async throws {
         let handler = InMemoryLogHandler()
         var logger = Logger(label: "test") { _ in handler }
         logger.logLevel = .trace
@@ -156,7 +156,7 @@ import Tracing
         #expect(spans.count == 2)
     }
 
-    @Test func spansOfCallsThatNeverLeaveEndToo() async throws {
+    @Test func spansOfCallsThatAreNeverSentEndToo() async throws {
         let tracer = InMemoryTracer()
         var configuration = SocketClient.Configuration(servers: [Endpoint(host: "127.0.0.1", port: 1)])
         configuration.tracer = tracer

@@ -111,7 +111,7 @@ import Testing
         #expect(inbox.take() == nil)
     }
 
-    @Test func finishLeavesWhatWaitsToTheReader() async {
+    @Test func whatWaitsCanBeReadAfterFinish() async {
         let inbox = self.inbox(.suspendReading(2))
         for number in 0..<2 { _ = inbox.append(self.push(number)) }
         inbox.finish()

@@ -47,7 +47,7 @@ import Testing
         #expect(client.statistics.failedPushHandlers == 0)
     }
 
-    @Test func handlerThatThrowsGoesOnAndIsLoggedAndCounted() async throws {
+    @Test func handlerThatThrowsContinuesAndIsLoggedAndCounted() async throws {
         let server = try await MockServer(.glued((0..<10).map { .push(2_001, "secret \($0)") }).then(.echo))
         let log = InMemoryLogHandler()
         let client = SocketClient.connecting(to: server.endpoint) {
@@ -197,7 +197,7 @@ import Testing
         #expect(notes.texts.count == count)
     }
 
-    @Test func subscribersComeAndGoOnManyThreadsWhilePushesCome() async throws {
+    @Test func subscribersOnManyThreadsComeAndGoWhilePushesCome() async throws {
         let count = 20_000
         let server = try await FloodServer(pushes: count, of: 2_001, bytes: 16)
         let client = SocketClient.connecting(to: server.endpoint)

@@ -65,7 +65,7 @@ import Testing
 
     // MARK: Holding up
 
-    @Test func floodIsHeldUpAndComesWholeOnceItsReaderGoesOn() async throws {
+    @Test func floodIsHeldUpAndComesWholeOnceItsReaderContinues() async throws {
         let (count, size, limit) = (4_096, 64 << 10, 8)
         let server = try await FloodServer(pushes: count, of: 2_001, bytes: size)
         let client = SocketClient.connecting(to: server.endpoint)
@@ -107,7 +107,7 @@ import Testing
         try await server.close()
     }
 
-    @Test func readingGoesOnOnceHalfOfThemWait() async throws {
+    @Test func readingContinuesOnceHalfOfThemWait() async throws {
         let server = try await self.server()
         let client = SocketClient.connecting(to: server.endpoint)
         let pushes = client.pushes(buffering: .suspendReading(4))
@@ -147,7 +147,7 @@ import Testing
 
     // MARK: Letting go
 
-    @Test func cancelledHandlerLetsReadingGoOn() async throws {
+    @Test func cancelledHandlerLetsReadingContinue() async throws {
         let server = try await self.server()
         let client = SocketClient.connecting(to: server.endpoint)
         let gate = Gate()
@@ -162,7 +162,7 @@ import Testing
         gate.open()
     }
 
-    @Test func cancelledReaderLetsReadingGoOn() async throws {
+    @Test func cancelledReaderLetsReadingContinue() async throws {
         let server = try await self.server()
         let client = SocketClient.connecting(to: server.endpoint)
         let gate = Gate()
@@ -180,7 +180,7 @@ import Testing
         gate.open()
     }
 
-    @Test func droppedSequenceLetsReadingGoOn() async throws {
+    @Test func droppedSequenceLetsReadingContinue() async throws {
         let server = try await self.server()
         let client = SocketClient.connecting(to: server.endpoint)
         var pushes: SocketPushes? = client.pushes(buffering: .suspendReading(4))
@@ -191,7 +191,7 @@ import Testing
         try await self.expectAnswered(client)
     }
 
-    @Test func releasedClientClosesItsConnectionAndLeavesNothing() async throws {
+    @Test func releasedClientClosesItsConnectionAndKeepsNothing() async throws {
         let server = try await self.server()
         let host = WeakReference<ClientHost>()
         let loop = WeakEventLoop()

@@ -71,7 +71,7 @@ import Testing
         #expect(second.acceptedCount == 0)
     }
 
-    @Test func singleServerIsOnlyTold() async throws {
+    @Test func singleServerIsOnlyReported() async throws {
         let server = try await self.server()
         let (client, events) = SocketClient.connectingWithEvents(to: server.endpoint)
         try await self.call(client, 60) { _ in await self.unknown(client) }

@@ -9,7 +9,7 @@ import Testing
 @Suite struct ErrorRateWindowTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
 
-    @Test func aTenthOfFortyIsTooMuchAndFewerCallsTellNothing() {
+    @Test func aTenthOfFortyIsTooMuchAndFewerCallsSayNothing() {
         var window = ErrorRateWindow(ErrorRatePolicy())
         // 35 right, 4 wrong: 39 are too few.
         for _ in 0..<35 { #expect(window.end(false, self.start) == nil) }

@@ -103,7 +103,7 @@ import Testing
         #expect(items.map(\.string) == ["short", text])
     }
 
-    @Test func anItemThatIsTooLongIsRefusedAndTheStreamGoesOn() async throws {
+    @Test func anItemThatIsTooLongIsRefusedAndTheStreamContinues() async throws {
         let peer = try await Peer { $0.socket.maximumPayloadLength = 1_000 }
         let (stream, serial) = try await peer.open()
         let error = try await socketError { () throws(SocketError) in
@@ -230,7 +230,7 @@ import Testing
         #expect(texts == ["1", "2"] && error?.code == .connectionLost && error?.delivery == .sentUnknown)
     }
 
-    @Test func cancellingTellsTheServerAndLateItemsAreSwallowed() async throws {
+    @Test func cancellingNotifiesTheServerAndLateItemsAreSwallowed() async throws {
         let peer = try await Peer(policy: StreamPolicy(streamWindow: 1_000, connectionWindow: 2_000))
         let (stream, serial) = try await peer.open()
         try await peer.send(Peer.item(serial, "1"))

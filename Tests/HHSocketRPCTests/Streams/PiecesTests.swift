@@ -20,7 +20,7 @@ import Testing
         )
     }
 
-    @Test func aLongRequestLeavesInPiecesAndASmallOnePasses() async throws {
+    @Test func aLongRequestIsSentInPiecesAndASmallOnePasses() async throws {
         let peer = try await Peer { $0.socket.callbackQueue = .socketThread }
         let body = ByteBuffer(bytes: (0..<8_000_000).map { UInt8(truncatingIfNeeded: $0 &* 31) })
         try await peer.fence()
@@ -124,7 +124,7 @@ import Testing
         try await peer.fence()
     }
 
-    @Test func aCancelledLongRequestStopsLeavingAndIsCancelled() async throws {
+    @Test func aCancelledLongRequestIsSentNoFurtherAndIsCancelled() async throws {
         let peer = try await Peer { $0.socket.callbackQueue = .socketThread }
         try await peer.fence()
         let body = ByteBuffer(repeating: 7, count: 8_000_000)

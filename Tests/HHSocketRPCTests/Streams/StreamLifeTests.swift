@@ -56,9 +56,9 @@ import Testing
     // MARK: Loss
 
     @Test(arguments: MockServer.Reaction.MidStream.allCases)
-    func completeItemsAreDeliveredBeforeTheLoss(_ place: MockServer.Reaction.MidStream) async throws {
+    func completeItemsAreDeliveredBeforeTheLoss(_ point: MockServer.Reaction.MidStream) async throws {
         let peer = try await Peer()
-        peer.server.once(Peer.type, .dieInMidStream(afterItems: 5, place))
+        peer.server.once(Peer.type, .dieInMidStream(afterItems: 5, point))
         let stream = try await peer.client.stream(for: SocketRequest(type: Peer.type))
         let (texts, error) = try await stream.allTexts()
         #expect(texts == ["1", "2", "3", "4", "5"])
@@ -67,13 +67,13 @@ import Testing
 
     // MARK: Leaving a server
 
-    @Test func streamsRunOnWithAServerThatTheClientLeavesAndAreTold() async throws {
+    @Test func streamsContinueWithAServerThatTheClientSwitchesFromAndAreNotified() async throws {
         let (peer, other) = (try await Peer(), try await Peer())
         let (stream, serial) = try await peer.open()
-        let told = Gate()
-        stream.onDraining { told.open() }
+        let notified = Gate()
+        stream.onDraining { notified.open() }
         peer.client.switchServer(to: other.server.endpoint)
-        try await told.wait()
+        try await notified.wait()
         #expect(stream.isDraining)
         try await stream.send("still")
         _ = try await peer.frames(1, FrameType.item, serial)

@@ -91,7 +91,7 @@ import Tracing
         for span in tracer.finishedSpans { #expect(!"\(span)".contains("secret")) }
     }
 
-    @Test func aSpanTellsHowItsStreamFailed() async throws {
+    @Test func aSpanReportsHowItsStreamFailed() async throws {
         let tracer = InMemoryTracer()
         let peer = try await Peer { $0.tracer = tracer }
         let (failed, serial) = try await peer.open()

@@ -105,7 +105,7 @@ import Testing
         withExtendedLifetime(first) {}
     }
 
-    @Test func aStreamThatIsCancelledInTheLineLeavesIt() async throws {
+    @Test func aStreamThatIsCancelledInTheLineIsRemovedFromIt() async throws {
         let peer = try await Peer(maximumStreams: 1) { $0.maximumWaiting = 1 }
         let (first, serial) = try await peer.open()
         let second = Task { try await peer.client.stream(for: SocketRequest(type: Peer.type)) }
@@ -160,14 +160,14 @@ import Testing
 
     // MARK: Go-away
 
-    @Test func openStreamsRunOnUnderGoAwayAndAreTold() async throws {
+    @Test func openStreamsRunOnUnderGoAwayAndAreNotified() async throws {
         let peer = try await Peer()
         let (stream, serial) = try await peer.open()
-        let told = NIOLockedValueBox(0)
-        stream.onDraining { told.withLockedValue { $0 += 1 } }
+        let notified = NIOLockedValueBox(0)
+        stream.onDraining { notified.withLockedValue { $0 += 1 } }
         #expect(!stream.isDraining)
         await peer.server.sendGoAway()
-        try await eventually("the stream's notification") { told.withLockedValue { $0 } == 1 }
+        try await eventually("the stream's notification") { notified.withLockedValue { $0 } == 1 }
         #expect(stream.isDraining)
         let other = try await peer.client.stream(for: SocketRequest(type: Peer.type))
         let opening = try await peer.opening(1)

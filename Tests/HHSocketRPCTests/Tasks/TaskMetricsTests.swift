@@ -11,7 +11,7 @@ import Testing
 
 /// The metrics and progress of a task, and the queue of its handler.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct TaskMetricsTests {
-    @Test func metricsOfACallTellItsStoryInOrder() async throws {
+    @Test func metricsOfACallAreInOrder() async throws {
         let server = try await MockServer(.echo)
         let client = SocketClient.connecting(to: server.endpoint)
         let before = Date()
@@ -91,7 +91,7 @@ import Testing
 
     /// A connection without other activity: slices of a large body are sent when the channel takes more, and the time
     /// for the first byte of the answer begins when the last slice was sent.
-    @Test func largeBodyThatLeavesByItselfShowsItsProgressAndHasItsTimeForAnAnswer() async throws {
+    @Test func largeBodyThatIsSentByItselfShowsItsProgressAndHasItsTimeForAnAnswer() async throws {
         // More than the kernels of both ends take while the peer does not read, and the maximum length of a frame.
         let length = 16 << 20
         let server = try await MockServer(.echo)
@@ -271,7 +271,7 @@ import Testing
         #expect(try await server.received(2, ofType: FrameType.cancel)[1].string == "seat 7")
     }
 
-    @Test func cancellationBodyOverTheLimitIsRefusedBeforeAnythingLeaves() async throws {
+    @Test func cancellationBodyOverTheLimitIsRefusedBeforeAnythingIsSent() async throws {
         let server = try await MockServer(.echo)
         let client = SocketClient.connecting(to: server.endpoint) { $0.socket.maximumPayloadLength = 100 }
         var request = SocketRequest(type: 101)

@@ -81,8 +81,8 @@ import Testing
             self.task = task
         }
 
-        static func run(at place: UnsafeMutableRawPointer) {
-            place.takeHandler(Self.self).task.resume()
+        static func run(at pointer: UnsafeMutableRawPointer) {
+            pointer.takeHandler(Self.self).task.resume()
         }
     }
 }

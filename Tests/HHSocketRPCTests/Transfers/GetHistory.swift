@@ -164,10 +164,10 @@ struct GetHistory {
         case .discard: self.local = Local()
         case .finish: self.finish()
         case .abandon: self.attempt += 1
-        case .leave:
+        case .replaceConnection:
             (self.deadUntil, self.returns) = (self.now, self.now)
             self.after(self.now + .milliseconds(1), .connectionChanged)
-        case .prove, .tell: break
+        case .prove, .report: break
         case .end(let result, let keeps):
             self.results.append((result, keeps))
             if self.fault == .endsTwice, self.happens(500) { self.results.append((result, keeps)) }
@@ -219,7 +219,7 @@ struct GetHistory {
             self.serve(begun)
         case .begin(let attempt, let file, let offset):
             guard attempt == self.attempt else { return }
-            self.perform(self.machine.received(file, from: offset, now: self.now))
+            self.perform(self.machine.receivedFile(file, from: offset, now: self.now))
         case .content(let attempt, let file, let offset, let count):
             guard attempt == self.attempt else { return }
             self.lastProgress = self.now
@@ -229,7 +229,7 @@ struct GetHistory {
         case .ended(let attempt, let error):
             guard attempt == self.attempt else { return }
             if error?.code == .unknown {
-                self.perform(self.machine.received(TransferError(.notFound, "none")))
+                self.perform(self.machine.receivedFailure(TransferError(.notFound, "none")))
             }
             self.perform(self.machine.streamEnded(error, now: self.now))
         case .finished(let outcome):

@@ -17,9 +17,9 @@ extension GetMachine.Action {
         case .discard: "discard"
         case .finish: "finish"
         case .abandon: "abandon"
-        case .leave: "leave"
+        case .replaceConnection: "replace"
         case .prove: "prove"
-        case .tell(let progress): "tell \(progress.completed)/\(progress.total)"
+        case .report(let progress): "report \(progress.completed)/\(progress.total)"
         case .end(.success, _): "end"
         case .end(.failure(let error), let keeps): "end \(error.code), \(keeps ? "kept" : "removed")"
         }
@@ -45,7 +45,7 @@ extension GetMachine.Action {
     }
 
     private func begin(_ machine: inout Machine, _ file: TransferFile, at offset: UInt64 = 0) -> [String] {
-        machine.received(file, from: offset, now: self.now).map(\.text)
+        machine.receivedFile(file, from: offset, now: self.now).map(\.text)
     }
 
     private func content(_ machine: inout Machine, _ offset: UInt64, _ count: Int) -> [String] {
@@ -54,9 +54,9 @@ extension GetMachine.Action {
 
     @Test func contentIsWrittenAsItComesAndCheckedAtTheEnd() {
         var machine = self.machine()
-        #expect(self.begin(&machine, .sample(250)) == ["create 250", "tell 0/250"])
+        #expect(self.begin(&machine, .sample(250)) == ["create 250", "report 0/250"])
         #expect(self.content(&machine, 0, 100) == ["write"])
-        #expect(machine.wrote(100).map(\.text) == ["tell 100/250"])
+        #expect(machine.wrote(100).map(\.text) == ["report 100/250"])
         #expect(self.content(&machine, 100, 150) == ["write", "abandon", "finish"])
         #expect(machine.nextDeadline == nil)
         #expect(machine.streamEnded(nil, now: self.now).isEmpty)
@@ -66,7 +66,7 @@ extension GetMachine.Action {
 
     @Test func anEmptyFileIsMadeAtOnce() {
         var machine = self.machine()
-        #expect(self.begin(&machine, .sample(0)) == ["create 0", "tell 0/0", "abandon", "finish"])
+        #expect(self.begin(&machine, .sample(0)) == ["create 0", "report 0/0", "abandon", "finish"])
     }
 
     @Test func unfinishedFileIsContinued() {
@@ -83,9 +83,9 @@ extension GetMachine.Action {
 
     @Test func anotherFileStartsOver() {
         var machine = self.machine(begun: .init(file: .sample(250), length: 70))
-        let actions = machine.received(.sample(90, 2), from: 0, now: self.now)
-        #expect(actions.map(\.text) == ["create 90", "tell 0/90"])
-        guard case .tell(let progress)? = actions.last else { return }
+        let actions = machine.receivedFile(.sample(90, 2), from: 0, now: self.now)
+        #expect(actions.map(\.text) == ["create 90", "report 0/90"])
+        guard case .report(let progress)? = actions.last else { return }
         #expect(progress.changes == 1 && progress.restarts == 1)
     }
 
@@ -94,7 +94,7 @@ extension GetMachine.Action {
         var texts: [String] = []
         var now = self.now
         for number in 1...UInt8(18) where !machine.isOver {
-            texts = machine.received(.sample(90, number), from: 0, now: now).map(\.text)
+            texts = machine.receivedFile(.sample(90, number), from: 0, now: now).map(\.text)
             _ = machine.receivedContent(at: 0, count: 10, now: now)
             _ = machine.moved(10, now: now)
             _ = machine.streamEnded(self.lost, now: now)
@@ -143,7 +143,7 @@ extension GetMachine.Action {
         let deadline = try #require(machine.nextDeadline)
         #expect(machine.timePassed(now: deadline).map(\.text) == ["abandon", "open from 100 of 250"])
         // Later results of the disk have no effect.
-        #expect(machine.wrote(100).map(\.text) == ["tell 100/250"])
+        #expect(machine.wrote(100).map(\.text) == ["report 100/250"])
     }
 
     @Test func anEndBeforeAllContentIsTriedAgain() {
@@ -157,8 +157,8 @@ extension GetMachine.Action {
         var machine = self.machine(begun: .init(file: .sample(250), length: 70))
         _ = self.begin(&machine, .sample(250), at: 70)
         _ = self.content(&machine, 70, 180)
-        #expect(machine.finished(.wrongHash, now: self.now).map(\.text) == ["discard", "tell 0/250", "open"])
-        #expect(self.begin(&machine, .sample(250)) == ["create 250", "tell 0/250"])
+        #expect(machine.finished(.wrongHash, now: self.now).map(\.text) == ["discard", "report 0/250", "open"])
+        #expect(self.begin(&machine, .sample(250)) == ["create 250", "report 0/250"])
         _ = self.content(&machine, 0, 250)
         #expect(machine.finished(.wrongHash, now: self.now).map(\.text) == ["abandon", "end wrongHash, removed"])
     }
@@ -179,7 +179,7 @@ extension GetMachine.Action {
     @Test(arguments: [TransferError.Code.notFound, .denied, .noStore, .storeFailed])
     func errorsOfTheStoreAreFinal(_ code: TransferError.Code) {
         var machine = self.machine()
-        let actions = machine.received(TransferError(code, ""))
+        let actions = machine.receivedFailure(TransferError(code, ""))
         #expect(actions.map(\.text) == ["abandon", "end \(code), removed"])
         #expect(machine.streamEnded(self.lost, now: self.now).isEmpty)
     }
@@ -204,7 +204,7 @@ extension GetMachine.Action {
         while texts.isEmpty, let deadline = machine.nextDeadline {
             texts = machine.timePassed(now: deadline).map(\.text)
         }
-        #expect(texts == ["abandon", "leave"])
+        #expect(texts == ["abandon", "replace"])
         #expect(machine.connectionChanged(now: self.now).map(\.text) == ["open"])
     }
 }

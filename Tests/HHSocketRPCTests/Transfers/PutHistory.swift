@@ -201,10 +201,10 @@ struct PutHistory {
         case .send(let piece): self.send(piece)
         case .finish: self.toStore(.finished(attempt: self.attempt))
         case .abandon: self.abandon()
-        case .leave:
+        case .replaceConnection:
             self.begin(anew: self.now)
             self.soon(.connectionChanged)
-        case .prove, .tell: break
+        case .prove, .report: break
         case .end(let result):
             self.results.append(result)
             if self.fault == .endsTwice, self.happens(500) { self.results.append(result) }
@@ -325,7 +325,7 @@ struct PutHistory {
             }
             self.most = max(self.most, report.offset)
         }
-        self.perform(self.machine.received(report, now: self.now))
+        self.perform(self.machine.receivedReport(report, now: self.now))
     }
 
     private mutating func cut() {

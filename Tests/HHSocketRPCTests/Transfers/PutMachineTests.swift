@@ -17,10 +17,10 @@ extension PutMachine.Action {
         case .send(let piece): "send \(piece.offset)+\(piece.length)"
         case .finish: "finish"
         case .abandon: "abandon"
-        case .leave: "leave"
+        case .replaceConnection: "replace"
         case .prove: "prove"
         case .rehash: "rehash"
-        case .tell(let progress): "tell \(progress.completed)/\(progress.total)"
+        case .report(let progress): "report \(progress.completed)/\(progress.total)"
         case .end(.success): "end"
         case .end(.failure(let error)): "end \(error.code)"
         }
@@ -49,7 +49,7 @@ extension TransferFile {
         settings.window = window
         var machine = Machine("put of f", settings: settings, generator: SeededGenerator(seed: 1))
         #expect(machine.start().map(\.text) == ["prepare"])
-        #expect(machine.prepared(.sample(size), now: self.now).map(\.text) == ["tell 0/\(size)", "open"])
+        #expect(machine.prepared(.sample(size), now: self.now).map(\.text) == ["report 0/\(size)", "open"])
         machine.opened(now: self.now)
         return machine
     }
@@ -58,11 +58,11 @@ extension TransferFile {
     private func report(_ machine: inout Machine, _ offset: UInt64, changed: Bool = false, complete: Bool = false)
         -> [String]
     {
-        machine.received(.init(offset: offset, changed: changed, complete: complete), now: self.now).map(\.text)
+        machine.receivedReport(.init(offset: offset, changed: changed, complete: complete), now: self.now).map(\.text)
     }
 
     private func fail(_ machine: inout Machine, _ code: TransferError.Code) -> [String] {
-        machine.received(.init(offset: 0, failure: TransferError(code, "")), now: self.now).map(\.text)
+        machine.receivedReport(.init(offset: 0, failure: TransferError(code, "")), now: self.now).map(\.text)
     }
 
     /// Reads and sends as long as possible; every piece has room immediately.
@@ -83,8 +83,8 @@ extension TransferFile {
 
     @Test func onePieceIsReadAheadAndSentWhenThereIsRoom() {
         var machine = self.machine(250)
-        let first = machine.received(.init(offset: 0), now: self.now)
-        #expect(first.map(\.text) == ["tell 0/250", "read 0+100"])
+        let first = machine.receivedReport(.init(offset: 0), now: self.now)
+        #expect(first.map(\.text) == ["report 0/250", "read 0+100"])
         let sends = machine.wasRead(.init(number: 1, offset: 0, length: 100), now: self.now)
         #expect(sends.map(\.text) == ["send 0+100", "read 100+100"])
         #expect(machine.wasRead(.init(number: 2, offset: 100, length: 100), now: self.now).isEmpty)
@@ -92,51 +92,51 @@ extension TransferFile {
         #expect(machine.hasRoom(now: self.now).isEmpty)
         let last = machine.wasRead(.init(number: 3, offset: 200, length: 50), now: self.now)
         #expect(last.map(\.text) == ["send 200+50", "finish"])
-        #expect(self.report(&machine, 250, complete: true) == ["tell 250/250", "end"])
+        #expect(self.report(&machine, 250, complete: true) == ["report 250/250", "end"])
         #expect(machine.bytesMoved == 250)
         #expect(machine.nextDeadline == nil)
     }
 
     @Test func aFileThatIsThereAlreadyIsNotSent() {
         var machine = self.machine(250)
-        #expect(self.report(&machine, 250, complete: true) == ["tell 250/250", "end"])
+        #expect(self.report(&machine, 250, complete: true) == ["report 250/250", "end"])
         #expect(machine.bytesMoved == 0)
     }
 
     @Test func anEmptyFileHasNoContent() {
         var machine = self.machine(0)
-        #expect(self.report(&machine, 0) == ["tell 0/0", "finish"])
-        #expect(self.report(&machine, 0, complete: true) == ["tell 0/0", "end"])
+        #expect(self.report(&machine, 0) == ["report 0/0", "finish"])
+        #expect(self.report(&machine, 0, complete: true) == ["report 0/0", "end"])
     }
 
-    @Test func contentGoesOnWhereTheServerStands() {
+    @Test func contentContinuesWhereTheServerStands() {
         var machine = self.machine(250)
-        #expect(self.report(&machine, 130) == ["tell 130/250", "read 130+100"])
+        #expect(self.report(&machine, 130) == ["report 130/250", "read 130+100"])
     }
 
     @Test func noMoreThanTheWindowIsUnderWay() {
         var machine = self.machine(5_000)
-        let texts = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        let texts = self.run(&machine, machine.receivedReport(.init(offset: 0), now: self.now))
         #expect(texts.last == "send 900+100")
-        #expect(self.report(&machine, 50).last == "tell 50/5000")
+        #expect(self.report(&machine, 50).last == "report 50/5000")
         #expect(self.report(&machine, 100).last == "read 1000+100")
     }
 
-    @Test func aReportThatIsNoProgressOfWhatWasSentHasItGoOnFromThere() {
+    @Test func aReportThatIsNoProgressOfWhatWasSentHasItContinueFromThere() {
         var machine = self.machine(5_000)
-        _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        _ = self.run(&machine, machine.receivedReport(.init(offset: 0), now: self.now))
         _ = self.report(&machine, 300)
-        #expect(self.report(&machine, 200) == ["tell 200/5000", "read 200+100"])
+        #expect(self.report(&machine, 200) == ["report 200/5000", "read 200+100"])
         // The eight pieces in transit are answered with this report too.
         for _ in 0..<8 { #expect(self.report(&machine, 200).isEmpty) }
-        let ahead = machine.received(.init(offset: 4_000), now: self.now)
-        #expect(ahead.map(\.text) == ["tell 4000/5000", "read 4000+100"])
+        let ahead = machine.receivedReport(.init(offset: 4_000), now: self.now)
+        #expect(ahead.map(\.text) == ["report 4000/5000", "read 4000+100"])
     }
 
     @Test func aPieceThatWasReadBeforeTheOffsetChangedIsNotSent() {
         var machine = self.machine(5_000)
-        _ = machine.received(.init(offset: 0), now: self.now)
-        #expect(self.report(&machine, 40) == ["tell 40/5000", "read 40+100"])
+        _ = machine.receivedReport(.init(offset: 0), now: self.now)
+        #expect(self.report(&machine, 40) == ["report 40/5000", "read 40+100"])
         #expect(machine.wasRead(.init(number: 1, offset: 0, length: 100), now: self.now).isEmpty)
         let sends = machine.wasRead(.init(number: 2, offset: 40, length: 100), now: self.now)
         #expect(sends.first?.text == "send 40+100")
@@ -144,11 +144,11 @@ extension TransferFile {
 
     @Test func aServerThatNeverAgreesWithWhatIsSentIsTriedAgainLater() {
         var machine = self.machine(5_000)
-        _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        _ = self.run(&machine, machine.receivedReport(.init(offset: 0), now: self.now))
         var texts: [String] = []
         for offset in [900, 800, 700, 600] as [UInt64] { texts = self.report(&machine, offset) }
         // Only 900 was progress.
-        #expect(texts == ["tell 600/5000", "read 600+100"])
+        #expect(texts == ["report 600/5000", "read 600+100"])
         #expect(self.report(&machine, 500) == ["abandon"])
     }
 
@@ -162,31 +162,31 @@ extension TransferFile {
         var now = self.now
         for _ in 0..<100 {
             now = now + .seconds(19)
-            #expect(machine.received(.init(offset: 0, busy: true), now: now).isEmpty)
+            #expect(machine.receivedReport(.init(offset: 0, busy: true), now: now).isEmpty)
             #expect(machine.timePassed(now: now).isEmpty)
         }
         // The server reports the offset once it knows it.
-        #expect(machine.received(.init(offset: 50), now: now).map(\.text) == ["tell 50/100", "read 50+50"])
+        #expect(machine.receivedReport(.init(offset: 50), now: now).map(\.text) == ["report 50/100", "read 50+50"])
         // The client leaves the server once it stops reporting.
         var texts: [String] = []
         for _ in 0..<25 {
             now = now + .seconds(1)
             texts += machine.timePassed(now: now).map(\.text)
         }
-        #expect(texts == ["abandon", "leave"])
+        #expect(texts == ["abandon", "replace"])
     }
 
     @Test func aReportOfAllThatWasSentIsASignOfLife() {
         var machine = self.machine(100)
-        _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
-        #expect(self.report(&machine, 100) == ["tell 100/100"])
+        _ = self.run(&machine, machine.receivedReport(.init(offset: 0), now: self.now))
+        #expect(self.report(&machine, 100) == ["report 100/100"])
         // The server hashes for an hour, and reports that every ten seconds.
         for second in stride(from: Int64(10), through: 3_600, by: 10) {
             let time = self.now + .seconds(second)
             while let deadline = machine.nextDeadline, deadline <= time {
                 #expect(machine.timePassed(now: deadline).isEmpty)
             }
-            #expect(machine.received(.init(offset: 100), now: time).isEmpty)
+            #expect(machine.receivedReport(.init(offset: 100), now: time).isEmpty)
         }
     }
 
@@ -202,30 +202,30 @@ extension TransferFile {
 
     @Test func aLostConnectionIsFollowedByAnotherAttemptFromWhereTheServerStands() throws {
         var machine = self.machine(250)
-        _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        _ = self.run(&machine, machine.receivedReport(.init(offset: 0), now: self.now))
         #expect(machine.streamEnded(self.lost, now: self.now).map(\.text) == ["abandon"])
         let deadline = try #require(machine.nextDeadline)
         #expect(deadline <= self.now + .seconds(1))
         #expect(machine.timePassed(now: deadline).map(\.text) == ["abandon", "open"])
-        #expect(self.report(&machine, 170) == ["tell 170/250", "read 170+80"])
+        #expect(self.report(&machine, 170) == ["report 170/250", "read 170+80"])
     }
 
     @Test func anEndWithoutTheWordThatTheFileIsWholeIsTriedAgain() {
         var machine = self.machine(100)
-        _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        _ = self.run(&machine, machine.receivedReport(.init(offset: 0), now: self.now))
         #expect(machine.streamEnded(nil, now: self.now).map(\.text) == ["abandon"])
         #expect(!machine.isOver)
     }
 
-    @Test func aWrongHashHasTheSourceLookedAtAndTheContentSentOnceMore() {
+    @Test func aWrongHashHasTheSourceCheckedAndTheContentSentOnceMore() {
         var machine = self.machine(100)
-        _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        _ = self.run(&machine, machine.receivedReport(.init(offset: 0), now: self.now))
         #expect(self.fail(&machine, .wrongHash) == ["abandon", "rehash"])
         #expect(machine.streamEnded(self.lost, now: self.now).isEmpty)
         // There is no limit on this time.
         #expect(machine.nextDeadline == nil)
-        #expect(machine.rehashed(.sample(100), now: self.now + .hours(1)).map(\.text) == ["tell 0/100", "open"])
-        _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        #expect(machine.rehashed(.sample(100), now: self.now + .hours(1)).map(\.text) == ["report 0/100", "open"])
+        _ = self.run(&machine, machine.receivedReport(.init(offset: 0), now: self.now))
         #expect(self.fail(&machine, .wrongHash) == ["abandon", "rehash"])
         #expect(machine.rehashed(.sample(100), now: self.now).map(\.text) == ["abandon", "end wrongHash"])
     }
@@ -238,8 +238,8 @@ extension TransferFile {
 
     @Test func changedIsCounted() {
         var machine = self.machine(100)
-        let actions = machine.received(.init(offset: 0, changed: true), now: self.now)
-        guard case .tell(let progress)? = actions.first else {
+        let actions = machine.receivedReport(.init(offset: 0, changed: true), now: self.now)
+        guard case .report(let progress)? = actions.first else {
             Issue.record("\(actions.map(\.text))")
             return
         }
@@ -248,11 +248,11 @@ extension TransferFile {
 
     @Test func sixtyFourKibibytesOfReportsOrAcknowledgementsProveTheConnection() {
         var machine = self.machine(1 << 20, piece: 65_536, window: 1 << 20)
-        _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        _ = self.run(&machine, machine.receivedReport(.init(offset: 0), now: self.now))
         #expect(machine.acknowledged(65_535, now: self.now).isEmpty)
         #expect(machine.acknowledged(1, now: self.now).map(\.text) == ["prove"])
         var other = self.machine(1 << 20, piece: 65_536, window: 1 << 20)
-        _ = self.run(&other, other.received(.init(offset: 0), now: self.now))
+        _ = self.run(&other, other.receivedReport(.init(offset: 0), now: self.now))
         #expect(self.report(&other, 131_072).contains("prove"))
         // Earlier content does not count as progress.
         var third = self.machine(1 << 20, piece: 65_536, window: 1 << 20)
@@ -263,7 +263,7 @@ extension TransferFile {
         var machine = self.machine(10 << 20, piece: 262_144, window: 4 << 20)
         var lengths: [UInt64] = []
         var offset: UInt64 = 1 << 20
-        var actions = machine.received(.init(offset: offset), now: self.now)
+        var actions = machine.receivedReport(.init(offset: offset), now: self.now)
         while lengths.count < 10, !actions.isEmpty {
             switch actions.removeFirst() {
             case .read(let piece):
@@ -271,7 +271,7 @@ extension TransferFile {
                 actions += machine.wasRead(piece, now: self.now)
             case .send(let piece):
                 offset = piece.end
-                actions += machine.received(.init(offset: offset), now: self.now)
+                actions += machine.receivedReport(.init(offset: offset), now: self.now)
                 actions += machine.hasRoom(now: self.now)
             default: break
             }
@@ -281,7 +281,7 @@ extension TransferFile {
         // Each attempt begins with short pieces.
         _ = machine.streamEnded(self.lost, now: self.now)
         while let deadline = machine.nextDeadline, machine.timePassed(now: deadline).isEmpty {}
-        let again = machine.received(.init(offset: offset), now: self.now)
+        let again = machine.receivedReport(.init(offset: offset), now: self.now)
         #expect(again.last?.text == "read \(offset)+8192")
     }
 
@@ -292,7 +292,7 @@ extension TransferFile {
         while !machine.isOver, attempts < 100 {
             attempts += 1
             var passed: UInt64 = 0
-            var actions = machine.received(.init(offset: offset), now: now)
+            var actions = machine.receivedReport(.init(offset: offset), now: now)
             while !actions.isEmpty {
                 switch actions.removeFirst() {
                 case .read(let piece): actions += machine.wasRead(piece, now: now)
@@ -304,7 +304,7 @@ extension TransferFile {
                     }
                     offset = piece.end
                     actions += machine.hasRoom(now: now)
-                case .finish: actions += machine.received(.init(offset: offset, complete: true), now: now)
+                case .finish: actions += machine.receivedReport(.init(offset: offset, complete: true), now: now)
                 default: break
                 }
             }
@@ -339,44 +339,44 @@ extension TransferFile {
         (settings.pieceLength, settings.window) = (100, 1_000)
         var machine = Machine("put of f", settings: settings, generator: SeededGenerator(seed: 1))
         _ = machine.start()
-        #expect(machine.found(size: size, now: self.now).map(\.text) == ["tell 0/\(size)", "open"])
+        #expect(machine.found(size: size, now: self.now).map(\.text) == ["report 0/\(size)", "open"])
         machine.opened(now: self.now)
         return machine
     }
 
     @Test func contentIsSentWhileTheSourceIsHashed() {
         var machine = self.earlyMachine(200)
-        let first = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
-        #expect(first == ["tell 0/200", "read 0+100", "send 0+100", "read 100+100", "send 100+100"])
+        let first = self.run(&machine, machine.receivedReport(.init(offset: 0), now: self.now))
+        #expect(first == ["report 0/200", "read 0+100", "send 0+100", "read 100+100", "send 100+100"])
         // Only now are the items over.
         #expect(machine.prepared(.sample(200), now: self.now).map(\.text) == ["announce", "finish"])
-        #expect(self.report(&machine, 200, complete: true) == ["tell 200/200", "end"])
+        #expect(self.report(&machine, 200, complete: true) == ["report 200/200", "end"])
     }
 
     @Test func theHashIsSentBeforeTheFirstReport() {
         var machine = self.earlyMachine(100)
         #expect(machine.prepared(.sample(100), now: self.now).map(\.text) == ["announce"])
-        let texts = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
-        #expect(texts == ["tell 0/100", "read 0+100", "send 0+100", "finish"])
+        let texts = self.run(&machine, machine.receivedReport(.init(offset: 0), now: self.now))
+        #expect(texts == ["report 0/100", "read 0+100", "send 0+100", "finish"])
     }
 
     @Test func serverThatNeedsTheHashWaitsForIt() {
         var machine = self.earlyMachine(100)
         let needs = Machine.Report(offset: 0, needsHash: true)
-        #expect(machine.received(needs, now: self.now).map(\.text) == ["abandon"])
+        #expect(machine.receivedReport(needs, now: self.now).map(\.text) == ["abandon"])
         // The transfer depends on nothing but the source.
         #expect(machine.nextDeadline == nil)
-        #expect(machine.prepared(.sample(100), now: self.now).map(\.text) == ["tell 0/100", "open"])
+        #expect(machine.prepared(.sample(100), now: self.now).map(\.text) == ["report 0/100", "open"])
         machine.opened(now: self.now)
         // Another such report breaks the rules.
-        #expect(machine.received(needs, now: self.now).map(\.text) == ["abandon", "end invalidRequest"])
+        #expect(machine.receivedReport(needs, now: self.now).map(\.text) == ["abandon", "end invalidRequest"])
     }
 
     @Test func hashThatBecomesKnownMeanwhileIsSentAtOnce() {
         var machine = self.earlyMachine(100)
         #expect(machine.prepared(.sample(100), now: self.now).map(\.text) == ["announce"])
         let needs = Machine.Report(offset: 0, needsHash: true)
-        #expect(machine.received(needs, now: self.now).map(\.text) == ["abandon", "open"])
+        #expect(machine.receivedReport(needs, now: self.now).map(\.text) == ["abandon", "open"])
     }
 
     @Test func laterAttemptsBeginWithTheHash() {
@@ -385,8 +385,8 @@ extension TransferFile {
         #expect(machine.prepared(.sample(100), now: self.now).isEmpty)
         let later = machine.nextDeadline ?? self.now
         #expect(machine.timePassed(now: later).map(\.text) == ["abandon", "open"])
-        let texts = self.run(&machine, machine.received(.init(offset: 0), now: later))
-        #expect(texts == ["tell 0/100", "read 0+100", "send 0+100", "finish"])
+        let texts = self.run(&machine, machine.receivedReport(.init(offset: 0), now: later))
+        #expect(texts == ["report 0/100", "read 0+100", "send 0+100", "finish"])
     }
 
     @Test(arguments: [
@@ -396,7 +396,7 @@ extension TransferFile {
     func serverThatCannotKnowTheHashIsNotBelieved(_ report: PutMachine<SeededGenerator>.Report) {
         var machine = self.earlyMachine(100)
         let end = report.failure == nil ? "end invalidRequest" : "end wrongHash"
-        #expect(machine.received(report, now: self.now).map(\.text) == ["abandon", end])
+        #expect(machine.receivedReport(report, now: self.now).map(\.text) == ["abandon", end])
         #expect(machine.prepared(.sample(100), now: self.now).isEmpty)
     }
 
@@ -414,7 +414,7 @@ extension TransferFile {
         _ = machine.start()
         _ = machine.prepared(.sample(1_000), now: self.now)
         machine.opened(now: self.now)
-        _ = self.run(&machine, machine.received(.init(offset: 0), now: self.now))
+        _ = self.run(&machine, machine.receivedReport(.init(offset: 0), now: self.now))
         // The last bytes of content.
         var now = self.now + .seconds(1)
         #expect(machine.acknowledged(100, now: now).isEmpty)
@@ -423,7 +423,7 @@ extension TransferFile {
         while let deadline = machine.nextDeadline {
             now = max(now, deadline)
             var actions = machine.timePassed(now: now)
-            if actions.contains(where: { $0.text == "leave" }) { actions += machine.connectionChanged(now: now) }
+            if actions.contains(where: { $0.text == "replace" }) { actions += machine.connectionChanged(now: now) }
             guard actions.contains(where: { $0.text == "open" }) else { continue }
             openings += 1
             machine.opened(now: now)

@@ -47,7 +47,7 @@ import Testing
         attempts.begin(now: Self.start)
         attempts.opened(now: Self.start)
         let due = self.next(&attempts, until: Self.start + .hours(1))
-        #expect(due?.due == .leave && due?.at == Self.start + .seconds(20))
+        #expect(due?.due == .replaceConnection && due?.at == Self.start + .seconds(20))
         let opens = attempts.connectionChanged()
         #expect(opens)
         #expect(attempts.phase == .opening)
@@ -146,7 +146,7 @@ import Testing
         let woken = Self.start + .hours(8)
         #expect(attempts.timePassed(now: woken) == nil)
         let due = self.next(&attempts, until: .distantFuture)
-        #expect(due?.due == .leave && due.map { $0.at <= woken + .seconds(20) && $0.at > woken } == true)
+        #expect(due?.due == .replaceConnection && due.map { $0.at <= woken + .seconds(20) && $0.at > woken } == true)
     }
 }
 
@@ -203,7 +203,7 @@ import Testing
         #expect(share.credited == 130)
     }
 
-    @Test func aSystemThatDoesNotTellCreditsNothing() {
+    @Test func aSystemThatDoesNotSayCreditsNothing() {
         var share = AcknowledgedShare()
         #expect(share.update(sent: 100, acknowledged: nil) == 0)
         #expect(share.update(sent: 100, acknowledged: nil) == 0)

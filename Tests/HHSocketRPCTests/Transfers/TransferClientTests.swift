@@ -96,7 +96,7 @@ import Testing
         #expect(self.store.with { $0.received } == 500_000)
     }
 
-    @Test func aPutGoesOnAfterEachCutAndSendsNothingTwiceButWhatWasUnderWay() async throws {
+    @Test func aPutContinuesAfterEachCutAndSendsNothingTwiceButWhatWasUnderWay() async throws {
         let bytes = Self.bytes(6_000_000)
         self.store.with { $0.cuts = [1_000_000, 1, 700_000, 2_000_000] }
         let transfer = self.transfers().put(try self.write(bytes), id: try self.id("f"))
@@ -129,7 +129,7 @@ import Testing
         #expect(self.store.with { $0.begins.count } == 1)
     }
 
-    @Test func aServerWithoutAStoreIsToldAtOnce() async throws {
+    @Test func aServerWithoutAStoreIsReportedAtOnce() async throws {
         var options = TransferClient.Options()
         options.timeout = patience
         let transfers = TransferClient(self.store.client(), types: TransferTypes(first: 5_000), options: options)
@@ -139,7 +139,7 @@ import Testing
         #expect(get.code == .noStore)
     }
 
-    @Test func aServerWithoutStreamsIsToldAtOnce() async throws {
+    @Test func aServerWithoutStreamsIsReportedAtOnce() async throws {
         self.store.server.acceptHello(features: [.metadata])
         let error = try await self.error(of: self.transfers().put(self.write(Self.bytes(10))))
         #expect(error.code == .connectionFailed && error.underlying?.code == .featureNotAgreed)
@@ -196,7 +196,7 @@ import Testing
 
     // MARK: Get
 
-    @Test func aGetGoesOnAfterEachCut() async throws {
+    @Test func aGetContinuesAfterEachCut() async throws {
         let bytes = Self.bytes(6_000_000)
         self.store.with { ($0.whole, $0.cuts) = (bytes, [1_000_000, 1, 700_000, 2_000_000]) }
         let result = try await self.transfers().get(self.id("f"), to: self.folder.file("copy")).value
@@ -206,7 +206,7 @@ import Testing
         #expect(self.store.with { $0.requests.map(\.offset) } == [0, 1_000_000, 1_000_001, 1_700_001, 3_700_001])
     }
 
-    @Test func aGetGoesOnInAnotherClient() async throws {
+    @Test func aGetContinuesInAnotherClient() async throws {
         let bytes = Self.bytes(1_000_000)
         self.store.with { ($0.whole, $0.cuts, $0.maximumAnswers) = (bytes, [400_000], 1) }
         let path = self.folder.file("copy")
@@ -257,7 +257,7 @@ import Testing
         #expect(self.names == ["copy"])
     }
 
-    @Test func aMissingFileLeavesNothingBehind() async throws {
+    @Test func aMissingFileKeepsNothing() async throws {
         let error = try await self.error(of: self.transfers().get(self.id("f"), to: self.folder.file("copy")))
         #expect(error.code == .notFound)
         #expect(self.names == [])

@@ -116,7 +116,7 @@ import Testing
         #expect(self.names == [])
     }
 
-    @Test func anotherFileTakesThePlaceOfWhatWasBegun() throws {
+    @Test func anotherFileReplacesWhatWasBegun() throws {
         let sink = self.sink()
         _ = try self.prepare(sink)
         try sink.create(self.file)
@@ -158,7 +158,7 @@ import Testing
         #expect(self.files.openCount == 0)
     }
 
-    @Test func oneThatIsPutIntoItsPlaceWhileAnotherOpensItIsNotWrittenOn() throws {
+    @Test func oneThatIsFinishedWhileAnotherOpensItIsNotWrittenOn() throws {
         let first = self.sink()
         _ = try self.prepare(first)
         try first.create(self.file)
@@ -171,7 +171,7 @@ import Testing
         #expect(self.files.openCount == 0)
     }
 
-    @Test func placesThatAreNoFilesAreRefused() throws {
+    @Test func pathsThatAreNoFilesAreRefused() throws {
         let pipe = self.folder.file("pipe")
         #expect(mkfifo(pipe, 0o600) == 0)
         for path in [
@@ -193,7 +193,7 @@ import Testing
     }
 
     @Test(arguments: [(FaultyFiles.Call.write, ENOSPC), (.write, EDQUOT), (.synchronize, ENOSPC), (.open, ENOSPC)])
-    func aFullDiskIsToldAsThat(_ call: FaultyFiles.Call, _ error: CInt) throws {
+    func aFullDiskIsReportedAsThat(_ call: FaultyFiles.Call, _ error: CInt) throws {
         let sink = self.sink()
         _ = try self.prepare(sink)
         self.files.fail(call, with: error)
@@ -209,7 +209,7 @@ import Testing
     }
 
     @Test(arguments: [FaultyFiles.Call.open, .write, .rename, .truncate])
-    func aFolderThatCannotBeWrittenIsToldAsThat(_ call: FaultyFiles.Call) throws {
+    func aFolderThatCannotBeWrittenIsReportedAsThat(_ call: FaultyFiles.Call) throws {
         let sink = self.sink()
         _ = try self.prepare(sink)
         self.files.fail(call, with: EROFS)
@@ -223,7 +223,7 @@ import Testing
     }
 
     @Test(arguments: [FaultyFiles.Call.write, .synchronize, .rename, .truncate, .names, .lock, .statusAtPath, .read])
-    func noFailureLeavesAFileOpenOrHarmsTheOldOne(_ call: FaultyFiles.Call) throws {
+    func noFailureKeepsAFileOpenOrHarmsTheOldOne(_ call: FaultyFiles.Call) throws {
         _ = try self.folder.write("old", to: "copy")
         let before = self.sink()
         _ = try self.prepare(before)

@@ -28,7 +28,7 @@ import Testing
     }
 
     /// On the first connection another frame may have caused the ERROR; on the second no other was sent.
-    @Test func aSubscriptionThatIsRefusedAgainEndsAndTheOthersGoOn() async throws {
+    @Test func aSubscriptionThatIsRefusedAgainEndsAndTheOthersContinue() async throws {
         let broker = try await MockBroker()
         broker.on(
             .subscribe,

@@ -192,7 +192,7 @@ import Testing
         #expect(try decoder.next()?.body.readableBytes == 1_000_000)
     }
 
-    @Test func heartBeatsLeaveNothingBehind() throws {
+    @Test func heartBeatsKeepNothing() throws {
         var decoder = STOMPDecoder()
         for _ in 0..<10_000 {
             decoder.append(ByteBuffer(string: "\r"))

@@ -28,7 +28,7 @@ import Testing
         #expect(headers.bytes(of: "c") == nil)
     }
 
-    @Test(arguments: both) func settingReplacesAllByOneInThePlaceOfTheFirst(headers: STOMPHeaders) {
+    @Test(arguments: both) func settingReplacesAllByOneAtThePositionOfTheFirst(headers: STOMPHeaders) {
         var changed = headers
         changed["a"] = "5"
         #expect(changed == ["a": "5", "b": " 2 ", "A": "4"])

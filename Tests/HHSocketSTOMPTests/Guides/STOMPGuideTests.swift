@@ -141,7 +141,7 @@ final class Inbox: STOMPClientDelegate {
         reading.cancel()
     }
 
-    @Test func invoiceAndParcelLeaveTogether() async throws {
+    @Test func invoiceAndParcelAreSentTogether() async throws {
         let broker = try await MockBroker()
         try await broker.publish("order 7", to: "/queue/orders")
         let client = STOMPClient(configuration: try .init(url: broker.url))
@@ -162,7 +162,7 @@ final class Inbox: STOMPClientDelegate {
 
     // MARK: Errors and settings
 
-    @Test(arguments: [false, true]) func deliveryTellsWhetherItLeft(loses: Bool) async throws {
+    @Test(arguments: [false, true]) func deliverySaysWhetherItWasSent(loses: Bool) async throws {
         let broker = try await MockBroker()
         if loses { broker.once(.send, .reset) }
         var configuration = try STOMPClient.Configuration(url: broker.url)
@@ -215,7 +215,7 @@ final class Inbox: STOMPClientDelegate {
         #expect(frames[1].body == ByteBuffer(bytes: [0, 0xFF]))
     }
 
-    @Test func eventsTellOfTheERROR() async throws {
+    @Test func eventsReportTheERROR() async throws {
         let broker = try await MockBroker()
         let client = STOMPClient(configuration: try .init(url: broker.url))
         let (ends, openings) = (client.events, client.events)

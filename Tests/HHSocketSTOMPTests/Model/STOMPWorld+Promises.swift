@@ -54,13 +54,13 @@ extension STOMPWorld {
         }
         guard let connection = self.liveConnection, self.agreement != nil, connection.channel.isActive else { return }
         let silence = self.now - connection.lastWritten
-        if let expected = connection.expectedInterval, !self.isLeaving, self.client != nil,
+        if let expected = connection.expectedInterval, !self.isDisconnecting, self.client != nil,
             silence > .milliseconds(Int64(expected)) + .milliseconds(300), !connection.wasEnded,
             connection.channel.bufferedBytes == 0
         {
             self.fail("the client is silent for \(silence)")
         }
-        guard connection.beatInterval != nil, !self.hasHeldUp, !self.isLeaving else { return }
+        guard connection.beatInterval != nil, !self.hasHeldUp, !self.isDisconnecting else { return }
         let dead = self.now - max(connection.lastDelivered, connection.acceptedAt ?? self.now)
         // The time to close is added if the connection is closing already.
         if dead > TimeAmount(Self.interval * 2) + .seconds(6) {
@@ -97,8 +97,8 @@ extension STOMPWorld {
                 continue
             }
             let before = self.subscribed[index].seen.count
-            let place = Self.destinations.firstIndex(of: self.subscribed[index].destination) ?? 0
-            if self.take(.publish(destination: place, count: 1)) != nil { return }
+            let position = Self.destinations.firstIndex(of: self.subscribed[index].destination) ?? 0
+            if self.take(.publish(destination: position, count: 1)) != nil { return }
             if self.subscribed[index].seen.count != before + 1 {
                 return self.fail("subscription \(index) gets no message, though all is well")
             }

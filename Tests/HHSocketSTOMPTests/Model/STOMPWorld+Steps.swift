@@ -22,7 +22,7 @@ extension STOMPWorld {
             client.connect()
         case .disconnect:
             self.isWanted = false
-            self.isLeaving = self.agreement != nil
+            self.isDisconnecting = self.agreement != nil
             self.task { world in
                 guard let client = world.client else { return }
                 let connection = world.liveConnection
@@ -76,13 +76,13 @@ extension STOMPWorld {
             client.networkDidChange(isReachable: isReachable)
         case .background:
             self.isInBackground = true
-            self.isLeaving = self.agreement != nil
+            self.isDisconnecting = self.agreement != nil
             client.applicationDidEnterBackground()
         case .foreground:
             self.isInBackground = false
             client.applicationWillEnterForeground()
         case .switchServer:
-            self.isLeaving = self.agreement != nil
+            self.isDisconnecting = self.agreement != nil
             client.switchServer()
         case .time(let milliseconds):
             self.advance(.milliseconds(Int64(milliseconds)))
@@ -237,8 +237,8 @@ extension STOMPWorld {
             other.connection == held.connection && other.subscription == held.subscription
                 && other.message.messageID == held.message.messageID
         }
-        guard let place = self.held.firstIndex(where: isIt) else { return [] }
-        let covered = self.held[...place].filter {
+        guard let position = self.held.firstIndex(where: isIt) else { return [] }
+        let covered = self.held[...position].filter {
             isIt($0) || (isCumulative && $0.subscription == held.subscription && $0.connection == held.connection)
         }
         let ids = Set(covered.map(\.message.messageID))

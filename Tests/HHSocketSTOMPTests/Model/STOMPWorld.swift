@@ -11,8 +11,8 @@ import TestSupport
 
 /// A client in virtual time, the network and a broker around it, and their promises.
 ///
-/// Everything of the client is real, and the broker has the rules of ``BrokerCore``: an ERROR that the broker sends by
-/// itself shows that the client has broken them. The channels, the clock and the random numbers are the history's.
+/// Everything of the client is real, and the broker has the rules of ``BrokerMachine``: an ERROR that the broker sends
+/// by itself shows that the client has broken them. The channels, the clock and the random numbers are the history's.
 final class STOMPWorld: @unchecked Sendable {
     // Proof of Sendable: a history runs on one thread, Swift's tasks included, which run on the client's executor.
 
@@ -65,7 +65,7 @@ final class STOMPWorld: @unchecked Sendable {
     var broken: String?
 
     // The network and the broker.
-    var broker: BrokerCore
+    var broker: BrokerMachine
     var mood = STOMPStep.Mood.accepts
     var connections: [SimulatedBrokerConnection] = []
     /// The connections of whose end the broker was notified.
@@ -78,7 +78,7 @@ final class STOMPWorld: @unchecked Sendable {
     var isWanted = false
     var isInBackground = false
     /// Whether the client leaves the connection by itself, and sends no more heart-beats.
-    var isLeaving = false
+    var isDisconnecting = false
     var agreement: STOMPAgreement?
     var sent: [Sent] = []
     var senders: [Int: Task<Void, Never>] = [:]
@@ -98,7 +98,7 @@ final class STOMPWorld: @unchecked Sendable {
         self.version = STOMPVersion.allCases[Int(seed % 3)]
         let loop = self.loop
         loop.advanceTime(to: .uptimeNanoseconds(1_000_000_000_000))
-        self.broker = BrokerCore()
+        self.broker = BrokerMachine()
         let hosts = ["one.example", "two.example"].prefix(seed % 4 == 0 ? 2 : 1)
         var socket = SocketConfiguration(servers: hosts.map { Endpoint(host: $0, port: 61_613) })
         socket.networkMonitor = nil
@@ -231,10 +231,10 @@ final class STOMPWorld: @unchecked Sendable {
             }
         }
         if let receipt = frame.headers["receipt"] { self.owed[connection.number, default: []].append(receipt) }
-        self.perform(self.broker.received(frame, on: connection.number))
+        self.perform(self.broker.receivedFrame(frame, on: connection.number))
     }
 
-    func perform(_ actions: [BrokerCore.Action]) {
+    func perform(_ actions: [BrokerMachine.Action]) {
         for action in actions {
             switch action {
             case .send(let frame, let number):
@@ -277,7 +277,7 @@ final class STOMPWorld: @unchecked Sendable {
         case .closed:
             if self.agreement == nil { self.fail("closed, and not opened before") }
             self.agreement = nil
-            self.isLeaving = false
+            self.isDisconnecting = false
         case .unclaimed(let message):
             // The message was in transit when its subscription ended.
             if !self.subscribed.contains(where: { !$0.isLive }) { self.fail("\(message) belongs to nobody") }

@@ -100,7 +100,7 @@ import Testing
         )
     }
 
-    @Test func errorInAnswerToConnectIsTold() {
+    @Test func errorInAnswerToConnectIsReported() {
         var machine = STOMPMachine()
         _ = machine.begin(Self.endpoint, nil)
         var frame = STOMPFrame(.error, ["message": "Bad CONNECT"])

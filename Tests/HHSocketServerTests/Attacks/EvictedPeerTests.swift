@@ -10,7 +10,7 @@ import Testing
 /// A connection of frames that is closed to free memory frees it at once, wherever it is held: the client has some time
 /// to read the reason, and need not close its side.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct EvictedPeerTests {
-    enum Place: CaseIterable {
+    enum Situation: CaseIterable {
         case halfFrames, pieces, items, unfinishedItems
         /// Answers that wait for an earlier one.
         case answersInOrder
@@ -49,19 +49,19 @@ import Testing
         return router
     }()
 
-    @Test(arguments: Place.allCases) func evictedPeerHoldsNothing(place: Place) async throws {
+    @Test(arguments: Situation.allCases) func evictedPeerHoldsNothing(situation: Situation) async throws {
         let maximum = 16 << 20
         var configuration = SocketServer.Configuration()
-        configuration.answersInOrder = place == .answersInOrder
+        configuration.answersInOrder = situation == .answersInOrder
         configuration.limits.maximumBufferedBytes = maximum
         // No time passes after which the connection ends.
         configuration.time = SocketTime(ManualTime())
         try await withServer(configuration, Self.router) { server in
-            let ledger = try #require(server.core?.books.ledger)
+            let ledger = try #require(server.parts?.books.ledger)
             let client = try await HostileClient(to: try #require(server.address))
             await client.perform(.hello(.streams, .metadata))
             _ = try await client.response()
-            await client.perform(.glued(place.acts))
+            await client.perform(.glued(situation.acts))
             try await eventually("what is held") { server.bufferedBytes >= 190_000 }
             let others = maximum * 15 / 16
             ledger.add(others, shard: 0)

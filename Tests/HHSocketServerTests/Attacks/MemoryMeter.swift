@@ -47,12 +47,12 @@ final class MemoryMeter: Sendable {
         self.server = server
         self.state = NIOLockedValueBox(State(baseline: residentBytes(), heldBefore: server.heldBytes))
         Thread.detachNewThread { [self] in
-            while !self.look().isOver { usleep(5_000) }
+            while !self.check().isOver { usleep(5_000) }
         }
     }
 
     @discardableResult
-    private func look() -> State {
+    private func check() -> State {
         // Samples would miss a peak of a few milliseconds, whose memory stays for longer.
         let (resident, peak) = (residentBytes(), self.server.takePeakOfHeldBytes())
         let buffered = self.server.bufferedBytes
@@ -74,7 +74,7 @@ final class MemoryMeter: Sendable {
     }
 
     var figures: Figures {
-        var figures = self.look().figures
+        var figures = self.check().figures
         figures.bufferedBytes = self.server.bufferedBytes
         figures.connections = self.server.connectionCount
         figures.requestsInFlight = self.server.requestsInFlight

@@ -22,7 +22,7 @@ import Testing
         return Set(rows.compactMap { $0.split(separator: "`").dropFirst().first.map(String.init) })
     }
 
-    @Test func everyLimitHasARowThatSaysWhatTheClientIsTold() throws {
+    @Test func everyLimitHasARowThatSaysWhatTheClientReceives() throws {
         let limits = Mirror(reflecting: ServerLimits()).children.compactMap(\.label)
         #expect(limits.count > 10)
         let rows = try self.entries(under: "## Limits")

@@ -28,7 +28,7 @@ import Testing
         #expect(line.arrive(from: Self.origin(1)) == .runs(5))
     }
 
-    @Test func addressesTakeTurns() {
+    @Test func addressesAlternate() {
         var line = AuthenticationLine(maximumRunning: 1, maximumWaiting: 100)
         _ = line.arrive(from: Self.origin(1))
         let many = (0..<10).map { _ in Self.ticket(line.arrive(from: Self.origin(1))) }
@@ -51,7 +51,7 @@ import Testing
         #expect(line.arrive(from: Self.origin(5)) == .refused)
     }
 
-    @Test func abandonedAuthenticationKeepsItsPlaceWhileItRuns() {
+    @Test func abandonedAuthenticationKeepsItsSlotWhileItRuns() {
         var line = AuthenticationLine(maximumRunning: 1, maximumWaiting: 1)
         #expect(line.arrive(from: nil) == .runs(1))
         #expect(line.giveUp(1) == false)
@@ -63,7 +63,7 @@ import Testing
     }
 
     /// For example when clients send hello and disconnect, while no authentication returns.
-    @Test func abandonedAuthenticationLeavesNothingBehind() {
+    @Test func abandonedAuthenticationKeepsNothing() {
         var line = AuthenticationLine(maximumRunning: 1, maximumWaiting: 10)
         _ = line.arrive(from: nil)
         let stays = Self.ticket(line.arrive(from: Self.origin(1)))
@@ -98,7 +98,7 @@ import Testing
             var line = AuthenticationLine(maximumRunning: maximumRunning, maximumWaiting: maximumWaiting)
             var model = Model()
             /// The number of turns of each address since the arrival of another's oldest waiting client.
-            var turns: [Int: [Int: Int]] = [:]
+            var served: [Int: [Int: Int]] = [:]
             for _ in 0..<120 {
                 switch Int.random(in: 0..<6, using: &random) {
                 case 0..<3:
@@ -123,7 +123,7 @@ import Testing
                             #expect(model.waiting.count < maximumWaiting)
                         }
                         model.waiting.append((ticket, origin))
-                        if own == 0 { turns[origin] = [:] }
+                        if own == 0 { served[origin] = [:] }
                     case .refused:
                         #expect(model.waiting.count == maximumWaiting && own + 1 >= largest)
                     }
@@ -143,10 +143,10 @@ import Testing
                     // waited.
                     #expect(!model.waiting.contains { $0.origin == origin && $0.ticket < next })
                     for other in Set(model.waiting.map(\.origin)) where other != origin {
-                        turns[other, default: [:]][origin, default: 0] += 1
-                        #expect(turns[other]?[origin] ?? 0 <= 1, "seed \(seed): \(origin) has come before \(other)")
+                        served[other, default: [:]][origin, default: 0] += 1
+                        #expect(served[other]?[origin] ?? 0 <= 1, "seed \(seed): \(origin) has come before \(other)")
                     }
-                    turns[origin] = [:]
+                    served[origin] = [:]
                     model.running.insert(next)
                 default:
                     let all = model.running.sorted() + model.waiting.map(\.ticket)

@@ -101,7 +101,7 @@ private func makeRouter() -> Router {
     }
 
     /// Otherwise clients that send hello and disconnect could accumulate them.
-    @Test func authenticationThatIgnoresItsCancellationKeepsItsPlace() async throws {
+    @Test func authenticationThatIgnoresItsCancellationKeepsItsSlot() async throws {
         let (release, begun) = (Gate(), Watched(0))
         var configuration = SocketServer.Configuration()
         configuration.hello.maximumConcurrentAuthentications = 2
@@ -131,7 +131,7 @@ private func makeRouter() -> Router {
         }
     }
 
-    @Test func clientWaitingForAuthenticationMayLeave() async throws {
+    @Test func clientWaitingForAuthenticationMayDisconnect() async throws {
         let release = Gate()
         var configuration = SocketServer.Configuration()
         configuration.hello.maximumConcurrentAuthentications = 1

@@ -359,7 +359,7 @@ private func withGreeter(
         }
     }
 
-    @Test func aFirstThatWasCancelledLeavesItsPlaceToTheNext() async throws {
+    @Test func aFirstThatWasCancelledIsReplacedByTheNext() async throws {
         let counter = Watched(0)
         let started = Gate()
         var router = Router()
@@ -584,8 +584,8 @@ private func withGreeter(
         configuration.hello.authenticate = { _, _ in throw DatabaseIsAway() }
         try await withGreeter(configuration) { greeter, server in
             #expect(try await greeter.greet().0 == .overloaded)
-            let told: WireGoAway = try await greeter.client.response().payload.message()
-            #expect(told.retryAfter >= 1_000)
+            let notice: WireGoAway = try await greeter.client.response().payload.message()
+            #expect(notice.retryAfter >= 1_000)
             try await greeter.client.ended()
         }
     }

@@ -146,9 +146,9 @@ import Testing
 
     /// A connection that records that it was asked to close.
     private final class Holder: LedgerHolder {
-        private let told = NIOLockedValueBox(false)
-        var isTold: Bool { self.told.withLockedValue { $0 } }
-        func evict() { self.told.withLockedValue { $0 = true } }
+        private let isAsked = NIOLockedValueBox(false)
+        var isEvicted: Bool { self.isAsked.withLockedValue { $0 } }
+        func evict() { self.isAsked.withLockedValue { $0 = true } }
     }
 
     private func address(_ last: UInt8) throws -> ClientAddress? {
@@ -197,7 +197,7 @@ import Testing
             accounts[0].held(-100_000)
         }
         #expect((ledger.bytes, ledger.connectionBytes, key.bytes) == (8_192, 8_192, 8_192) || ledger.bytes == 0)
-        ledger.principals.leave(key)
+        ledger.principals.release(key)
         ledger.end()
     }
 
@@ -229,18 +229,18 @@ import Testing
         let ledger = self.ledger(bytes: 100 << 20)
         let (accounts, holders) = try self.connections(4, of: ledger)
         for (account, mebibytes) in zip(accounts, [10, 40, 20, 10]) { account.held(mebibytes << 20) }
-        #expect(!holders.contains { $0.isTold })
+        #expect(!holders.contains { $0.isEvicted })
         accounts[0].held(9 << 20)
-        try await eventually("the end of the second") { holders[1].isTold }
+        try await eventually("the end of the second") { holders[1].isEvicted }
         #expect(!accounts[0].isFull)
         accounts[1].held(-40 << 20)
         accounts[1].close()
         // One eviction was enough.
         try await eventually("the end of evictions") { !ledger.isClosingConnections }
-        #expect(holders.map(\.isTold) == [false, true, false, false])
+        #expect(holders.map(\.isEvicted) == [false, true, false, false])
         // The limit is exceeded again.
         accounts[0].held(40 << 20)
-        try await eventually("the end of the first") { holders[0].isTold }
+        try await eventually("the end of the first") { holders[0].isEvicted }
         accounts[0].close()
         accounts[0].held(-59 << 20)
         ledger.end()
@@ -251,7 +251,7 @@ import Testing
         let ledger = self.ledger(bytes: 100 << 20)
         let (accounts, holders) = try self.connections(4, of: ledger)
         for (account, mebibytes) in zip(accounts, [10, 40, 20, 19]) { account.held(mebibytes << 20) }
-        try await eventually("the end of the second") { holders[1].isTold }
+        try await eventually("the end of the second") { holders[1].isEvicted }
         // Its connection ends, and its handlers return later, round after round.
         accounts[1].close()
         for _ in 1...8 {
@@ -259,7 +259,7 @@ import Testing
             accounts[1].held(-4 << 20)
         }
         try await eventually("the end of evictions") { !ledger.isClosingConnections }
-        #expect(holders.map(\.isTold) == [false, true, false, false])
+        #expect(holders.map(\.isEvicted) == [false, true, false, false])
         ledger.end()
     }
 

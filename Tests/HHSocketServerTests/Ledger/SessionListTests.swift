@@ -22,12 +22,12 @@ import Testing
             }
             for _ in 0..<Int.random(in: 0...50, using: &random) { append() }
             var faithful = list.all
-            var place = list.count
+            var position = list.count
             repeat {
-                let slice = list.slice(before: place, count: 7)
+                let slice = list.slice(before: position, count: 7)
                 #expect(slice.sessions.count <= 7)
                 for session in slice.sessions { session.visits += 1 }
-                place = slice.place
+                position = slice.position
                 for _ in 0..<Int.random(in: 0...4, using: &random) {
                     if Bool.random(using: &random) {
                         append()
@@ -37,13 +37,13 @@ import Testing
                         faithful.removeAll { $0 === gone }
                     }
                 }
-            } while place > 0
+            } while position > 0
             #expect(faithful.allSatisfy { $0.visits >= 1 })
         }
     }
 
     /// A peer is added when it arrives, and again when it is open.
-    @Test func sessionsThatAreAddedAgainKeepTheirPlaces() {
+    @Test func sessionsThatAreAddedAgainKeepTheirPositions() {
         var random = SplitMix(seed: 8)
         for _ in 0..<200 {
             var list = SessionList<Session>()

@@ -334,7 +334,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 }
 
 @Suite struct AnswerOrderTests {
-    @Test func everyRequestTakesAPlaceUntilThoseBeforeItHaveLeft() {
+    @Test func everyRequestTakesASlotUntilThoseBeforeItAreReleased() {
         var order = AnswerOrder<String>()
         for _ in 0..<1_000 { order.reserve() }
         for number in 2...1_000 as ClosedRange<UInt64> { #expect(order.abandon(number).isEmpty) }
@@ -365,7 +365,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(order.answer(3, "c") == ["c"])
     }
 
-    @Test func anyOrderOfAnswersLeavesInOrder() {
+    @Test func anyOrderOfAnswersIsSentInOrder() {
         var generator = SystemRandomNumberGenerator()
         for _ in 0..<200 {
             var order = AnswerOrder<UInt64>()

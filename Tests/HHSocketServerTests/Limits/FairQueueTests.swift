@@ -14,7 +14,7 @@ import Testing
         return elements
     }
 
-    @Test mutating func ownersTakeTurnsAndEachsElementsKeepTheirOrder() {
+    @Test mutating func ownersAlternateAndEachsElementsKeepTheirOrder() {
         for element in ["a1", "a2", "a3"] { queue.append(element, of: 1) }
         queue.append("b1", of: 2)
         for element in ["c1", "c2"] { queue.append(element, of: 3) }
@@ -45,26 +45,26 @@ import Testing
         #expect(popAll() == ["b2"])
     }
 
-    @Test mutating func addingAndWithdrawingInTurnLeavesNothingBehind() {
+    @Test mutating func alternatingAdditionsAndWithdrawalsKeepNothing() {
         queue.append("first", of: 1)
         for _ in 0..<10_000 {
             let number = queue.append("next", of: 1)
             #expect(queue.withdraw(number) == "next")
         }
         #expect(queue.count == 1)
-        #expect(queue.placeCount < 50)
+        #expect(queue.slotCount < 50)
         #expect(popAll() == ["first"])
         // Also with owners that appear once.
         for owner in 0..<10_000 as Range<UInt64> {
             let number = queue.append("only", of: owner)
             #expect(queue.withdraw(number) == "only")
         }
-        #expect(queue.placeCount < 50)
+        #expect(queue.slotCount < 50)
         for owner in 0..<10_000 as Range<UInt64> {
             queue.append("only", of: owner)
             #expect(queue.popFirst() == "only")
         }
-        #expect(queue.placeCount < 50)
+        #expect(queue.slotCount < 50)
     }
 
     /// Compares it with lists that are searched.
@@ -104,8 +104,8 @@ import Testing
     }
 }
 
-@Suite struct TurnQueueTests {
-    var queue = TurnQueue<String>()
+@Suite struct PrincipalQueueTests {
+    var queue = PrincipalQueue<String>()
 
     private mutating func popAll() -> [String] {
         var elements: [String] = []
@@ -113,7 +113,7 @@ import Testing
         return elements
     }
 
-    @Test mutating func principalsTakeTurnsAndInThemTheirConnections() {
+    @Test mutating func principalsAlternateAndSoDoTheirConnections() {
         for element in ["a1", "a2"] { _ = queue.append(element, of: .init(principal: 1, connection: 1)) }
         for element in ["b1", "b2"] { _ = queue.append(element, of: .init(principal: 1, connection: 2)) }
         for element in ["c1", "c2"] { _ = queue.append(element, of: .init(principal: 2, connection: 3)) }

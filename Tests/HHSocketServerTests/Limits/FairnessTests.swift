@@ -16,7 +16,7 @@ private let quick: UInt32 = 102
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct FairnessTests {
     /// One connection queues jobs for threads that block; another connection's single job does not wait for all of
     /// them.
-    @Test func connectionsTakeTurnsOnThreadsThatBlock() async throws {
+    @Test func connectionsAlternateOnThreadsThatBlock() async throws {
         var configuration = SocketServer.Configuration()
         configuration.blockingThreads = 1
         let release = DispatchSemaphore(value: 0)
@@ -31,20 +31,20 @@ private let quick: UInt32 = 102
             let greedy = try await HostileClient.connect(to: server.address)
             for serial in 50..<150 as Range<UInt32> { await greedy.perform(.request(block, serial: serial, "greedy")) }
             // A request is in flight before its handler has come to the threads.
-            try await eventually("all but one wait") { server.core?.services.threads.waitingCount == 99 }
+            try await eventually("all but one wait") { server.parts?.services.threads.waitingCount == 99 }
             let modest = try await HostileClient.connect(to: server.address)
             await modest.perform(.request(block, serial: 50, "modest"))
-            try await eventually("one more") { server.core?.services.threads.waitingCount == 100 }
+            try await eventually("one more") { server.parts?.services.threads.waitingCount == 100 }
             for _ in 0..<101 { release.signal() }
             #expect(try await modest.response().status == .ok)
             _ = try await greedy.responses(100)
-            let place = try #require(order.withLockedValue { $0.firstIndex(of: "modest") })
-            #expect(place <= 3, "after \(place) of the other's")
+            let index = try #require(order.withLockedValue { $0.firstIndex(of: "modest") })
+            #expect(index <= 3, "after \(index) of the other's")
         }
     }
 
     /// One client with many connections has no more turns than another with one.
-    @Test func clientsTakeTurnsOnThreadsThatBlock() async throws {
+    @Test func clientsAlternateOnThreadsThatBlock() async throws {
         var configuration = SocketServer.Configuration()
         configuration.blockingThreads = 1
         let release = DispatchSemaphore(value: 0)
@@ -73,13 +73,13 @@ private let quick: UInt32 = 102
                     await one.perform(.request(block, serial: serial, ByteBuffer(string: "\(number)")))
                     waiting += 1
                     let count = waiting
-                    try await eventually("it waits") { server.core?.services.threads.waitingCount == count }
+                    try await eventually("it waits") { server.parts?.services.threads.waitingCount == count }
                 }
                 greedy.append(one)
             }
             let modest = try await client("modest")
             for serial in 51..<54 as Range<UInt32> { await modest.perform(.request(block, serial: serial, "m")) }
-            try await eventually("three more") { server.core?.services.threads.waitingCount == 42 }
+            try await eventually("three more") { server.parts?.services.threads.waitingCount == 42 }
             for _ in 0..<43 { release.signal() }
             _ = try await modest.responses(3)
             for one in greedy { _ = try await one.responses(2) }

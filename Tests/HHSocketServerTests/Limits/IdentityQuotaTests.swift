@@ -51,8 +51,8 @@ private let who: UInt32 = 103
             let third = try await self.signedIn(server, as: "ann")
             let goAway = try await first.response()
             #expect(goAway.type == FrameType.goAway)
-            let told: WireGoAway = try goAway.payload.message()
-            #expect(told.retryAfter >= 30_000)
+            let notice: WireGoAway = try goAway.payload.message()
+            #expect(notice.retryAfter >= 30_000)
             try await first.ended()
             for client in [second, third, other] {
                 await client.perform(.request(who, serial: 51))

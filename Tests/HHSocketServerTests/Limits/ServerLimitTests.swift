@@ -55,9 +55,9 @@ extension HostileClient {
             #expect(try await first.echoes())
             #expect(try await second.echoes())
             let third = try await HostileClient.connect(to: server.address)
-            let told = try #require(try await third.response().goAway)
-            #expect(told.reason.contains("too many"))
-            #expect(told.retryAfter > 0)
+            let notice = try #require(try await third.response().goAway)
+            #expect(notice.reason.contains("too many"))
+            #expect(notice.retryAfter > 0)
             try await third.ended()
             await first.perform(.reset)
             try await eventually("one connection") { server.connectionCount == 1 }
@@ -225,7 +225,7 @@ extension HostileClient {
 
     // MARK: Time
 
-    @Test func aClientWithNothingToSayIsToldToGo() async throws {
+    @Test func aClientWithNothingToSayIsAskedToGo() async throws {
         let time = ManualTime()
         var configuration = SocketServer.Configuration.limited { $0.idleTimeout = .seconds(10) }
         configuration.time = SocketTime(time)
@@ -265,7 +265,7 @@ extension HostileClient {
         }
     }
 
-    @Test func answersThatWaitForTheirTurnAreBoundedThoughTheyAreEmpty() async throws {
+    @Test func answersThatWaitForEarlierOnesAreBoundedThoughTheyAreEmpty() async throws {
         var configuration = SocketServer.Configuration.limited {
             $0.maximumPayloadLength = 1_000
             $0.maximumBufferedBytesPerConnection = 64 << 10
@@ -275,8 +275,8 @@ extension HostileClient {
             let client = try await HostileClient.connect(to: server.address)
             // The first request is not answered, so no other is.
             await client.perform(.glued(.request(hang, serial: 50), .requests(echo, serials: 51..<2_000)))
-            let told = try #require(try await client.response().goAway)
-            #expect(told.reason.contains("too many bytes"))
+            let notice = try #require(try await client.response().goAway)
+            #expect(notice.reason.contains("too many bytes"))
             try await client.ended()
             #expect(server.statistics.memoryEvictions == 1)
         }
@@ -375,7 +375,7 @@ extension HostileClient {
     }
 
     /// More clients than are notified in one turn.
-    @Test func everyClientIsToldToGoAwayThoughNotAllAtOnce() async throws {
+    @Test func everyClientIsAskedToGoAwayThoughNotAllAtOnce() async throws {
         try await withServer(.init(), makeRouter()) { server in
             var clients: [HostileClient] = []
             for _ in 0..<3 * ServerLoop.drainStep {

@@ -131,7 +131,7 @@ private func connect(_ count: Int, to server: SocketServer, tls: ClientTLS? = ni
     }
 
     /// A waiting client has not been read, and a client that has gone is skipped.
-    @Test func aClientThatGivesUpBeforeItsTurnCostsNoHandshake() async throws {
+    @Test func aClientThatGivesUpInLineCostsNoHandshake() async throws {
         let configuration = try withTLS {
             $0.limits.maximumHandshakes = 1
             $0.eventLoops = 1
@@ -162,9 +162,9 @@ private func connect(_ count: Int, to server: SocketServer, tls: ClientTLS? = ni
         try await withServer(configuration, makeRouter()) { server in
             let first = try await HostileClient.connect(to: server.address, tls: try trusting())
             try await first.expectEcho()
-            let told = try await HostileClient.connect(to: server.address, tls: try trusting())
-            #expect(try await told.response().type == FrameType.goAway)
-            await told.perform(.reset)
+            let notified = try await HostileClient.connect(to: server.address, tls: try trusting())
+            #expect(try await notified.response().type == FrameType.goAway)
+            await notified.perform(.reset)
             // None of them begins a handshake.
             let ended = Watched(0)
             let few = ConnectionQuota.maximumRefusalsOverTLS

@@ -63,7 +63,7 @@ private func address(_ address: String) throws -> ClientAddress {
         #expect(table.enter(first, now: start) == nil)
         #expect(table.enter(first, now: start) == .tooManyFromOneAddress)
         #expect(table.enter(try address("10.0.0.2"), now: start) == nil)
-        table.leave(first, now: start)
+        table.release(first, now: start)
         #expect(table.enter(first, now: start) == nil)
     }
 
@@ -93,7 +93,7 @@ private func address(_ address: String) throws -> ClientAddress {
         let first = try address("10.0.0.1")
         for refusal in [nil, nil, .tooOftenFromOneAddress] as [ConnectionQuota.Refusal?] {
             #expect(table.enter(first, now: start) == refusal)
-            if refusal == nil { table.leave(first, now: start) }
+            if refusal == nil { table.release(first, now: start) }
         }
         #expect(table.enter(try address("10.0.0.2"), now: start) == nil)
         #expect(table.enter(first, now: start + .milliseconds(99)) == .tooOftenFromOneAddress)
@@ -119,14 +119,14 @@ private func address(_ address: String) throws -> ClientAddress {
         for number in 0..<100 {
             let address = try address("10.0.1.\(number)")
             #expect(table.enter(address, now: start) == nil)
-            table.leave(address, now: start)
+            table.release(address, now: start)
         }
         #expect(table.count == 100)
         let last = try address("10.0.0.1")
         for second in 2..<32 {
             let now = start + .seconds(Int64(second))
             #expect(table.enter(last, now: now) == nil)
-            table.leave(last, now: now)
+            table.release(last, now: now)
         }
         #expect(table.count == 1)
     }
@@ -136,7 +136,7 @@ private func address(_ address: String) throws -> ClientAddress {
         for number in 0..<(2 * AddressTable.maximumIdle) {
             let address = try address("10.1.\(number / 256).\(number % 256)")
             #expect(table.enter(address, now: start) == nil)
-            table.leave(address, now: start)
+            table.release(address, now: start)
         }
         #expect(table.count <= AddressTable.maximumIdle + 1)
         // An address with a connection is not forgotten.
@@ -145,7 +145,7 @@ private func address(_ address: String) throws -> ClientAddress {
         for number in 0..<(2 * AddressTable.maximumIdle) {
             let address = try address("10.2.\(number / 256).\(number % 256)")
             #expect(table.enter(address, now: start) == nil)
-            table.leave(address, now: start)
+            table.release(address, now: start)
         }
         #expect(table.enter(honest, now: start) == .tooManyFromOneAddress)
     }
@@ -162,18 +162,18 @@ private func address(_ address: String) throws -> ClientAddress {
         return ConnectionQuota(ConnectionQuota.Limits(limits, descriptors: maximum + 400, loops: 1))
     }
 
-    @Test func oneTooManyIsRefusedUntilAnotherLeaves() throws {
+    @Test func oneTooManyIsRefusedUntilAnotherGoes() throws {
         let quota = quota(maximum: 2)
-        func enter() -> (place: ConnectionPlace, refusal: ConnectionQuota.Refusal?) {
-            let place = ConnectionPlace(in: quota)
-            return (place, place.admit(nil, now: start, makingRoom: { false }))
+        func enter() -> (slot: ConnectionSlot, refusal: ConnectionQuota.Refusal?) {
+            let slot = ConnectionSlot(in: quota)
+            return (slot, slot.admit(nil, now: start, makingRoom: { false }))
         }
         let first = enter()
         #expect(first.refusal == nil && enter().refusal == nil)
         #expect(enter().refusal == .tooMany)
         #expect(quota.total == 2)
-        first.place.leave()
-        first.place.leave()
+        first.slot.release()
+        first.slot.release()
         #expect(quota.total == 1)
         #expect(enter().refusal == nil)
     }
@@ -183,8 +183,8 @@ private func address(_ address: String) throws -> ClientAddress {
         #expect(quota.limits.overshoot == 50)
         var made = 0
         for number in 0..<200 {
-            let place = ConnectionPlace(in: quota)
-            let refusal = place.admit(nil, now: start) {
+            let slot = ConnectionSlot(in: quota)
+            let refusal = slot.admit(nil, now: start) {
                 made += 1
                 return true
             }
@@ -196,8 +196,8 @@ private func address(_ address: String) throws -> ClientAddress {
     @Test func noRoomIsMadeForAClientThatIsRefusedForItsAddress() throws {
         let quota = quota(maximum: 1, perAddress: 1)
         let address = try address("10.0.0.1")
-        #expect(ConnectionPlace(in: quota).admit(address, now: start, makingRoom: { false }) == nil)
-        let refusal = ConnectionPlace(in: quota).admit(address, now: start) {
+        #expect(ConnectionSlot(in: quota).admit(address, now: start, makingRoom: { false }) == nil)
+        let refusal = ConnectionSlot(in: quota).admit(address, now: start) {
             Issue.record("room is made")
             return true
         }

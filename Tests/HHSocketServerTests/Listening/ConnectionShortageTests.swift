@@ -75,8 +75,8 @@ private func newcomer(
             let busy = try await HostileClient.connect(to: server.address)
             try await busy.isBusy(on: server, with: 1)
             let newcomer = try await newcomer(of: server, after: self.time)
-            let told = try await silent.response()
-            #expect(told.type == FrameType.goAway)
+            let notice = try await silent.response()
+            #expect(notice.type == FrameType.goAway)
             try await self.end(of: silent)
             try await eventually("the count") { server.statistics.silentEvictions == 1 }
             #expect(try await busy.isServed())
@@ -264,7 +264,7 @@ private func newcomer(
         configuration.eventLoops = 1
         try await withServer(configuration, makeRouter()) { server in
             let silent = try await HostileClient.connect(to: server.address)
-            try await eventually("the silent one is accepted") { server.core?.books.quota.total == 1 }
+            try await eventually("the silent one is accepted") { server.parts?.books.quota.total == 1 }
             var tls = ClientTLS()
             tls.trust = try TestAuthority().trust
             _ = try await newcomer(of: server, after: self.time, tls: tls)

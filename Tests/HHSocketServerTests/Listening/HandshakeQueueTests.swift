@@ -25,11 +25,11 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         _ = queue.wait("third", of: 1)
         #expect(queue.next(now: start) == nil)
         #expect(queue.waitingCount == 2)
-        queue.leave(first)
+        queue.remove(first)
         let next = queue.next(now: start)
         #expect(next?.element == "second" && next?.number == second)
         #expect(queue.next(now: start) == nil)
-        queue.leave(second)
+        queue.remove(second)
         #expect(queue.next(now: start)?.element == "third")
         #expect(queue.waitingCount == 0 && queue.wakesAt == nil)
     }
@@ -39,7 +39,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         let entered = queue.enter(now: start)
         let first = try #require(entered)
         _ = queue.wait("second", of: 1)
-        queue.leave(first)
+        queue.remove(first)
         #expect(queue.enter(now: start) == nil)
     }
 
@@ -47,14 +47,14 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         var queue = Queue(maximum: 1)
         let entered = queue.enter(now: start)
         let first = try #require(entered)
-        for _ in 0..<1_000 { queue.leave(queue.wait("impatient", of: 1)) }
+        for _ in 0..<1_000 { queue.remove(queue.wait("impatient", of: 1)) }
         _ = queue.wait("patient", of: 1)
-        queue.leave(first)
+        queue.remove(first)
         #expect(queue.next(now: start)?.element == "patient")
         #expect(queue.countingCount == 1)
     }
 
-    @Test func aClientThatLetsTheServerWaitTakesNoPlaceFromOthers() throws {
+    @Test func aClientThatLetsTheServerWaitTakesNoSlotFromOthers() throws {
         var queue = Queue(maximum: 1)
         _ = queue.enter(now: start)
         _ = queue.wait("second", of: 1)
@@ -78,7 +78,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     }
 
     /// One address with any number of connections does not delay another.
-    @Test func addressesTakeTurns() throws {
+    @Test func addressesAlternate() throws {
         var queue = Queue(maximum: 1)
         let entered = queue.enter(now: start)
         var last = try #require(entered)
@@ -86,7 +86,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         _ = queue.wait("one", of: 2)
         var order: [String] = []
         for _ in 0..<4 {
-            queue.leave(last)
+            queue.remove(last)
             let popped = queue.next(now: start)
             let next = try #require(popped)
             order.append(next.element)

@@ -100,7 +100,7 @@ import Testing
         ProxyHeaders.lineTCP4, Array("PROXY UNKNOWN\r\n".utf8), ProxyHeaders.blockTCP4, ProxyHeaders.local,
         ProxyHeaders.block(family: 0x21, Self.six + Self.tlvs),
     ])
-    func anySplitReadsTheSameAndLeavesTheRest(header: [UInt8]) throws {
+    func anySplitReadsTheSameAndKeepsTheRest(header: [UInt8]) throws {
         let whole = try #require(try Self.read(header))
         // The following bytes look like a header too.
         for rest in [[], [0x0D], Array("PROXY TCP4 1.1.1.1 2.2.2.2 1 2\r\n".utf8)] as [[UInt8]] {

@@ -158,7 +158,7 @@ private final class Notes: ServerAdmission, RefusalObserver {
     }
 
     /// Authentication alone requires no task for a handler.
-    @Test func authenticationLeavesSynchronousHandlersOnTheEventLoop() throws {
+    @Test func synchronousHandlersStayOnTheEventLoopDespiteAuthentication() throws {
         let threads = BlockingThreads(count: 1)
         let router = self.makeRouter(AuthenticationMiddleware())
         let route = try #require(router.routes(blockingOn: threads)[echo])
@@ -199,7 +199,7 @@ private final class Notes: ServerAdmission, RefusalObserver {
 
     // MARK: Observers
 
-    @Test func observersAreToldOfEveryRefusal() async throws {
+    @Test func observersAreNotifiedOfEveryRefusal() async throws {
         let (notes, inner) = (Notes(), Notes())
         let release = Gate()
         var router = self.makeRouter(notes, AuthenticationMiddleware(except: [echo, count, 110, 111, 120]))

@@ -54,10 +54,10 @@ import Testing
     private struct Host: Sendable {
         var endpoint: Endpoint
         var loops: [ServerLoop]
-        var core: ServerCore
+        var parts: ServerParts
         var opensWebSocket = true
 
-        var ledger: Ledger { self.core.books.ledger }
+        var ledger: Ledger { self.parts.books.ledger }
         var statistics: ServerStatistics {
             self.loops.reduce(into: ServerStatistics()) { $0 += $1.counters.statistics }
         }
@@ -93,7 +93,7 @@ import Testing
             let endpoint =
                 isWebSocket
                 ? try Endpoint(url: "ws://127.0.0.1:\(port)/messages") : Endpoint(host: "127.0.0.1", port: port)
-            var host = Host(endpoint: endpoint, loops: server.loops, core: try #require(server.core))
+            var host = Host(endpoint: endpoint, loops: server.loops, parts: try #require(server.parts))
             host.opensWebSocket = language != .opening
             try await body(host)
         }
@@ -113,7 +113,7 @@ import Testing
             time: configuration.time
         )
         let quota = ConnectionQuota.Limits(configuration.limits, descriptors: 1_000, loops: 1)
-        let core = ServerCore(configuration, router: .echo, quota: quota, loopCount: 1)
+        let parts = ServerParts(configuration, router: .echo, quota: quota, loopCount: 1)
         let settings = try ListenerSettings(index: 0, configuration.listeners[0], configuration)
         let bytes = configuration.limits.kernelSendBuffer
         let listener = try await ServerBootstrap(group: eventLoop)
@@ -122,25 +122,25 @@ import Testing
                     if let bytes {
                         try channel.syncOptions?.setOption(.socketOption(.so_sndbuf), value: .init(bytes))
                     }
-                    let peer = ServerPeer(on: channel, loop, core: core, listener: settings)
+                    let peer = ServerPeer(on: channel, loop, parts: parts, listener: settings)
                     channel.closeFuture.assumeIsolated().whenComplete { _ in peer.channelClosed() }
                     peer.arrived(from: channel.remoteAddress, refusal: nil)
                     try EchoOfLines(peer).add(to: channel.pipeline.syncOperations)
                 }
             }
             .bind(host: "127.0.0.1", port: 0).get()
-        let clock = SweepClock([loop], every: .seconds(1), time: configuration.time) { core.books.ledger.look() }
+        let clock = SweepClock([loop], every: .seconds(1), time: configuration.time) { parts.books.ledger.check() }
         let port = try #require(listener.localAddress?.port)
         let endpoint = Endpoint(host: "127.0.0.1", port: port)
-        let result = await Result { try await body(Host(endpoint: endpoint, loops: [loop], core: core)) }
+        let result = await Result { try await body(Host(endpoint: endpoint, loops: [loop], parts: parts)) }
         try await listener.close()
         let drained = loop.drain(ShutdownPolicy())
         loop.kill()
         try await drained.get()
         clock.end()
-        core.books.ledger.end()
-        core.books.peerLog.end()
-        core.services.threads.shutdown()
+        parts.books.ledger.end()
+        parts.books.peerLog.end()
+        parts.services.threads.shutdown()
         try result.get()
     }
 

@@ -320,7 +320,7 @@ private enum Room: ServerSessionKey {
 
     // MARK: Listeners and life
 
-    @Test func oneServerListensInSeveralPlacesAndFormats() async throws {
+    @Test func oneServerListensAtSeveralEndpointsAndInSeveralFormats() async throws {
         var router = Router()
         router.handleSynchronously(100) { request, context in
             ByteBuffer(string: context.session.listener?.unixPath == nil ? "tcp" : "unix")
@@ -348,7 +348,7 @@ private enum Room: ServerSessionKey {
         }
     }
 
-    @Test func oneListenerThatCannotBindLeavesNoneBehind() async throws {
+    @Test func oneListenerThatCannotBindEndsAll() async throws {
         try await withServer(.init(), Router()) { other in
             let taken = try #require(other.address)
             let server = SocketServer(

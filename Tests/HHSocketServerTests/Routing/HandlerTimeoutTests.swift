@@ -52,7 +52,7 @@ private let echo: UInt32 = 103
         }
     }
 
-    @Test func aHandlerThatDoesNotEndGoesOnCounting() async throws {
+    @Test func aHandlerThatDoesNotEndContinuesCounting() async throws {
         let configuration = SocketServer.Configuration.limited {
             $0.handlerTimeout = .milliseconds(50)
             $0.maximumInFlightPerConnection = 2

@@ -83,7 +83,7 @@ private let path: Router.Handler = { _, context in
         #expect(answers.map(\.1) == ["later", "b"])
     }
 
-    @Test func aGroupWhoseRegistrationFailsLeavesNothing() async throws {
+    @Test func aGroupWhoseRegistrationFailsKeepsNothing() async throws {
         var router = Router()
         #expect(throws: Failure.self) {
             try router.group { group in

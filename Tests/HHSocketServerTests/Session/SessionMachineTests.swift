@@ -134,7 +134,7 @@ extension SessionMachine<String> {
         #expect(machine.inFlight == 0)
     }
 
-    @Test mutating func duplicateSerialIsAnsweredIllegalFormatAndTheFirstGoesOn() throws {
+    @Test mutating func duplicateSerialIsAnsweredIllegalFormatAndTheFirstContinues() throws {
         let run = try start("a", serial: 50)
         #expect(machine.received(type: 100, serial: 50, handling: .asynchronous) == .answer(.illegalFormat))
         #expect(machine.received(type: 101, serial: 50, handling: .synchronous) == .answer(.illegalFormat))

@@ -55,7 +55,7 @@ import Testing
         return result
     }
 
-    @Test(arguments: [false, true]) func connectionWithManyRequestsLeavesTurnsToOthers(admits: Bool) async throws {
+    @Test(arguments: [false, true]) func connectionWithManyRequestsYieldsToOthers(admits: Bool) async throws {
         try await self.withOneLoop(admits ? Self.routerWithAdmission : Self.router) { server in
             let address = try #require(server.address)
             let busy = try await HostileClient(to: address)
@@ -89,7 +89,7 @@ import Testing
     }
 
     /// Half-closed, a client may still read; its end is reported after its requests.
-    @Test func requestsBeforeTheEndOfTheInputLeaveTurnsToOthers() async throws {
+    @Test func requestsBeforeTheEndOfTheInputYieldToOthers() async throws {
         try await self.withOneLoop(Self.router) { server in
             let address = try #require(server.address)
             let busy = try await HostileClient(to: address)

@@ -13,7 +13,7 @@ import Testing
     private static let body = ByteBuffer(bytes: (0..<200_000).map { UInt8(truncatingIfNeeded: $0 &* 31 ^ $0 >> 8) })
 
     @Test(arguments: [HandlerExecutor.global, .connection])
-    func longItemsComeAndLeaveInPieces(_ executor: HandlerExecutor) async throws {
+    func longItemsComeAndGoInPieces(_ executor: HandlerExecutor) async throws {
         try await withStreams(on: executor) { client, server in
             try await client.open(StreamCall.echo)
             for round in 1...3 as ClosedRange<UInt64> {
@@ -48,7 +48,7 @@ import Testing
         }
     }
 
-    @Test func theAnswerToAClientsStreamLeavesInPieces() async throws {
+    @Test func theAnswerToAClientsStreamIsSentInPieces() async throws {
         try await withStreams { client, server in
             try await client.open(StreamCall.gather)
             await client.item(50, length: 60_000)

@@ -17,7 +17,7 @@ import Testing
     }
 
     @Test(arguments: Way.allCases, [HandlerExecutor.global, .connection])
-    func readersAreToldByAnErrorAndSendersToo(_ way: Way, _ executor: HandlerExecutor) async throws {
+    func readersAreNotifiedByAnErrorAndSendersToo(_ way: Way, _ executor: HandlerExecutor) async throws {
         let notes = StreamNotes()
         try await withStreams(.init(), notes, window: 17, on: executor) { client, server in
             try await client.open(StreamCall.read, 50)

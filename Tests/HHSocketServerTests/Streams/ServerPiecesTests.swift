@@ -10,19 +10,19 @@ import Testing
 
 /// Payloads in pieces that belong to no stream.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ServerPiecesTests {
-    @Test func longAnswersLeaveInPiecesAndShortOnesPassBetween() async throws {
+    @Test func longAnswersAreSentInPiecesAndShortOnesPassBetween() async throws {
         try await withStreams { client, server in
             await client.client.perform(.stopReading)
             await client.client.perform(
                 .request(StreamCall.large, serial: 50, "8000000").then(.request(StreamCall.plain, serial: 51, "short"))
             )
             await client.client.perform(.startReading)
-            var (length, frames, place) = (0, 0, 0)
+            var (length, frames, position) = (0, 0, 0)
             while length < 8_000_000 {
                 let frame = try await client.answer()
                 guard frame.serial == 50 else {
                     #expect(String(buffer: frame.payload) == "short")
-                    place = frames
+                    position = frames
                     continue
                 }
                 frames += 1
@@ -31,7 +31,7 @@ import Testing
                 #expect((frame.type & FrameType.continuesFlag != 0) == (length < 8_000_000))
             }
             #expect(frames == 123)
-            #expect(place > 0 && place < 100)
+            #expect(position > 0 && position < 100)
             try await server.becomesIdle()
         }
     }
@@ -60,7 +60,7 @@ import Testing
         }
     }
 
-    @Test func pushesLeaveInPiecesAndInOrder() async throws {
+    @Test func pushesAreSentInPiecesAndInOrder() async throws {
         try await withStreams { client, server in
             _ = await server.push(type: 300, body: ByteBuffer(repeating: 1, count: 200_000))
             _ = await server.push(type: 300, body: ByteBuffer(repeating: 2, count: 10))

@@ -42,7 +42,7 @@ import Testing
 
     @Test func aHandlerThatReturnsBeforeTheItemsHaveEndedEndsTheStream() async throws {
         try await withStreams { client, server in
-            try await client.open(StreamCall.leave)
+            try await client.open(StreamCall.endEarly)
             for item in ["a", "b", "c"] { await client.item(50, item) }
             try await client.expectItem(50, "a")
             try await client.expectEnd()
@@ -59,7 +59,7 @@ import Testing
         var configuration = SocketServer.Configuration()
         configuration.limits.unproductiveFrameRate = RequestRate(perSecond: 0.001, burst: 100)
         try await withStreams(configuration) { client, server in
-            try await client.open(StreamCall.leave)
+            try await client.open(StreamCall.endEarly)
             await client.item(50, "a")
             try await client.expectItem(50, "a")
             try await client.expectEnd()

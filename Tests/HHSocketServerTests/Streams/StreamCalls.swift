@@ -15,7 +15,7 @@ enum StreamCall {
     static let echo: UInt32 = 202
     static let hang: UInt32 = 203
     static let plain: UInt32 = 204
-    static let leave: UInt32 = 205
+    static let endEarly: UInt32 = 205
     static let fail: UInt32 = 206
     static let large: UInt32 = 207
     static let read: UInt32 = 208
@@ -77,7 +77,7 @@ func makeStreamRouter(
         return ByteBuffer()
     }
     router.handleSynchronously(StreamCall.plain) { request, _ in request.body }
-    router.stream(StreamCall.leave, kind: .bidirectional, on: executor) { stream, _ in
+    router.stream(StreamCall.endEarly, kind: .bidirectional, on: executor) { stream, _ in
         for try await item in stream.items {
             try await stream.send(item)
             break

@@ -66,7 +66,7 @@ import Testing
     }
 
     @Test(arguments: Mistake.allCases, [HandlerExecutor.global, .connection])
-    func aMistakeIsAnswered303AndTheConnectionGoesOn(_ mistake: Mistake, _ executor: HandlerExecutor) async throws {
+    func aMistakeIsAnswered303AndTheConnectionContinues(_ mistake: Mistake, _ executor: HandlerExecutor) async throws {
         let notes = StreamNotes()
         let configuration = SocketServer.Configuration.streaming { $0.streamWindow = 1_000 }
         try await withServer(configuration, Self.makeRouter(notes, on: executor)) { server in

@@ -34,7 +34,7 @@ import Testing
     }
 
     /// A client that sends nothing takes no turn from others: more of them than handshakes may be under way.
-    @Test func silentClientsTakeNoTurn() async throws {
+    @Test func silentClientsDoNotWaitInLine() async throws {
         try await withServer(try self.configuration(), Router()) { server in
             var silent: [HostileClient] = []
             for _ in 0..<50 { silent.append(try await HostileClient.connect(to: server.address)) }

@@ -101,7 +101,7 @@ import Testing
         #expect(self.recorder.bytes == Array(repeating: 1, count: 100_000) + Array(repeating: 2, count: 50_000))
     }
 
-    @Test func randomWritesAllLeaveInOrder() {
+    @Test func randomWritesAreAllSentInOrder() {
         var random = SeededGenerator(seed: 7)
         var expected: [UInt8] = []
         for step in 0..<scaled(500) {
@@ -153,18 +153,18 @@ import Testing
             defer { pool.record(actualReadBytes: count) }
             return pool.buffer(allocator: ByteBufferAllocator()) { $0.writeRepeatingByte(1, count: count) }.0
         }
-        func place(_ buffer: ByteBuffer) -> UnsafeRawPointer? { buffer.withUnsafeReadableBytes { $0.baseAddress } }
+        func address(_ buffer: ByteBuffer) -> UnsafeRawPointer? { buffer.withUnsafeReadableBytes { $0.baseAddress } }
         _ = read(1_500)
         pool.recvAllocator = TLSReadAllocator(carriesContent: true)
         var buffer = read(65_536)
         #expect(buffer.capacity == 65_536)
-        let first = place(buffer)
+        let first = address(buffer)
         buffer = ByteBuffer()
         buffer = read(100)
-        #expect(place(buffer) == first)
+        #expect(address(buffer) == first)
         // A retained buffer is not overwritten.
         let other = read(65_536)
-        #expect(place(other) != first && other.capacity == 65_536)
+        #expect(address(other) != first && other.capacity == 65_536)
         #expect(buffer.readableBytes == 100 && pool.count == 1)
     }
 }

@@ -133,7 +133,7 @@ import Testing
         #expect(!lists.refuses(Self.certificate([3]), now: Self.now))
     }
 
-    @Test func listsOfOneIssuerAreAddedUpAndTheNewestTellsTheTime() throws {
+    @Test func listsOfOneIssuerAreAddedUpAndTheNewestHasTheTime() throws {
         let old = Self.list(next: Self.time("250101000000Z"), entries: Self.value(0x30, Self.entry([1])))
         let new = Self.list(next: Self.time("300101000000Z"), entries: Self.value(0x30, Self.entry([2])))
         for order in [[old, new], [new, old]] {

@@ -42,7 +42,12 @@ import Testing
     }
 
     /// Sends the beginning of a content without its hash, and closes it.
-    private func leave(_ bytes: [UInt8], after count: Int, source: UInt8 = 1, identifies: Bool = false) async throws {
+    private func interruptPut(
+        _ bytes: [UInt8],
+        after count: Int,
+        source: UInt8 = 1,
+        identifies: Bool = false
+    ) async throws {
         let writer = try #require(try await self.begin(bytes, source: source)?.writer)
         try await writer.append(Array(bytes[..<count]), from: Int(writer.offset), pieceLength: 1_000)
         if identifies { try await writer.identify(as: TransferFile(of: bytes).sha256) }
@@ -65,7 +70,7 @@ import Testing
 
     @Test(arguments: [false, true]) func samePutContinues(restarts: Bool) async throws {
         let bytes = content(5_000)
-        try await self.leave(bytes, after: 2_000)
+        try await self.interruptPut(bytes, after: 2_000)
         if restarts { self.files.restart() }
         let store = restarts ? try FolderTransferStore(path: "/store", self.files) : self.store
         let again = try #require(try await self.begin(bytes, in: store))
@@ -82,7 +87,7 @@ import Testing
 
     @Test(arguments: [false, true]) func identifiedContentIsThatOfItsHash(restarts: Bool) async throws {
         let bytes = content(5_000)
-        try await self.leave(bytes, after: 2_000, identifies: true)
+        try await self.interruptPut(bytes, after: 2_000, identifies: true)
         if restarts { self.files.restart() }
         let store = restarts ? try FolderTransferStore(path: "/store", self.files) : self.store
         // Another client, of which nothing but the hash is known.
@@ -114,10 +119,10 @@ import Testing
     @Test func hashIsRequiredWhereTheContentMayBeThere() async throws {
         let bytes = content(5_000)
         // An unfinished file with another source.
-        try await self.leave(bytes, after: 2_000)
+        try await self.interruptPut(bytes, after: 2_000)
         #expect(try await self.begin(bytes, source: 2) == nil)
         // One whose hash is known.
-        try await self.leave(bytes, after: 2_000, identifies: true)
+        try await self.interruptPut(bytes, after: 2_000, identifies: true)
         #expect(try await self.begin(bytes) == nil)
         // A complete file of this size, whatever its content.
         try await self.store.put("a", content(5_000, seed: 9), writer: 3)
@@ -125,7 +130,7 @@ import Testing
     }
 
     @Test func otherSizeIsAChange() async throws {
-        try await self.leave(content(5_000), after: 2_000)
+        try await self.interruptPut(content(5_000), after: 2_000)
         let other = try #require(try await self.begin(content(6_000), source: 2, writer: 2))
         #expect(other.writer.offset == 0 && other.isChanged)
         await other.writer.close()

@@ -40,9 +40,9 @@ import Testing
         #expect(abs(modified / .seconds(1) - Date().timeIntervalSince1970) < 600)
     }
 
-    @Test func aPutGoesOnInAnotherProcess() async throws {
+    @Test func aPutContinuesInAnotherProcess() async throws {
         let bytes = content(3_000_000)
-        try await FolderTransferStore(path: self.path).leave("a", bytes, after: 1_234_567)
+        try await FolderTransferStore(path: self.path).interruptPut("a", bytes, after: 1_234_567)
         let store = try FolderTransferStore(path: self.path)
         #expect(try await store.put("a", bytes, pieceLength: 100_000) == 1_234_567)
         #expect(try await store.get("a", pieceLength: 1 << 20) == bytes)
@@ -83,7 +83,7 @@ import Testing
         #expect(self.names(in: "+unfinished").isEmpty)
     }
 
-    @Test func linksInPlaceOfItsFoldersAreNotFollowed() async throws {
+    @Test func linksInsteadOfItsFoldersAreNotFollowed() async throws {
         #expect(mkdir(self.path, 0o700) == 0)
         let elsewhere = self.folder.file("elsewhere")
         #expect(mkdir(elsewhere, 0o700) == 0)
@@ -125,7 +125,7 @@ import Testing
     @Test func noFileIsOpenForWritingWithoutAPut() async throws {
         let store = try FolderTransferStore(path: self.path)
         try await store.put("a", content(100))
-        try await store.leave("b", content(100), after: 10)
+        try await store.interruptPut("b", content(100), after: 10)
         let unfinished = try await store.beginUnfinished(TransferPut("c", content(100))).writer
         #expect(self.openForWriting().count == 1)
         await unfinished.close()
@@ -155,7 +155,7 @@ import Testing
         try await store.put("b", content(500_000), pieceLength: 50_000)
         #expect(try await store.get("b", pieceLength: 50_000) == content(500_000))
         // Then the file system becomes read-only.
-        try await store.leave("c", content(1_000), after: 400)
+        try await store.interruptPut("c", content(1_000), after: 400)
         #expect(mount("tmpfs", self.path, "tmpfs", UInt(MS_REMOUNT | MS_RDONLY), "size=1m") == 0)
         await expectFailure(.readOnly) { try await store.put("c", content(1_000)) }
         await expectFailure(.readOnly) { try await store.put("d", content(1_000)) }

@@ -36,15 +36,15 @@ import Testing
         #expect(try await store.put("a", content(3_000)) == 0)
     }
 
-    @Test func aFullDiskIsNoticedWhenThePutGoesOn() async throws {
+    @Test func aFullDiskIsNoticedWhenThePutContinues() async throws {
         let store = try self.store()
-        try await store.leave("a", content(3_000), after: 1_000)
+        try await store.interruptPut("a", content(3_000), after: 1_000)
         self.files.set { $0.capacity = 1_500 }
         await expectFailure(.noRoom) { try await store.put("a", content(3_000)) }
         self.expectNothingUnfinished()
         // Also if there is no room for the record.
         self.files.set { $0.capacity = .max }
-        try await store.leave("a", content(3_000), after: 1_000)
+        try await store.interruptPut("a", content(3_000), after: 1_000)
         self.files.set { $0.capacity = 1_000 }
         await expectFailure(.noRoom) { try await store.put("a", content(3_000), writer: 2) }
         self.expectNothingUnfinished()
@@ -65,7 +65,7 @@ import Testing
         let bytes = content(10_000)
         var store = try self.store()
         try await store.put("old", content(1_000))
-        try await store.leave("a", bytes, after: 4_000)
+        try await store.interruptPut("a", bytes, after: 4_000)
         for isRestarted in [false, true] {
             self.files.set { $0.isReadOnly = true }
             if isRestarted { store = try self.store() }
@@ -107,7 +107,7 @@ import Testing
     }
 
     @Test func aReadOnlyStoreWithoutAnyFolder() async throws {
-        self.files.place("old", content(1_000))
+        self.files.add("old", content(1_000))
         self.files.set { $0.isReadOnly = true }
         let store = try self.store()
         #expect(try await store.get("old") == content(1_000))
@@ -119,7 +119,7 @@ import Testing
     func permissionsThatAreMissing(_ code: CInt) async throws {
         let store = try self.store()
         for function in ["makeFolder", "create", "openForWriting"] {
-            if function == "openForWriting" { try await store.leave("a", content(100), after: 10) }
+            if function == "openForWriting" { try await store.interruptPut("a", content(100), after: 10) }
             self.files.set { $0.fault = { name, _ in name == function ? code : nil } }
             await expectFailure(.readOnly) { try await store.put("a", content(100)) }
             self.files.set { $0.fault = nil }
@@ -139,7 +139,7 @@ import Testing
     @Test func aDiskThatFailsToWriteKeepsWhatWasThere() async throws {
         let bytes = content(10_000)
         let store = try self.store()
-        try await store.leave("a", bytes, after: 4_000)
+        try await store.interruptPut("a", bytes, after: 4_000)
         self.files.set { $0.fault = { function, _ in function == "write" ? EIO : nil } }
         await expectFailure(.storeFailed) { try await store.put("a", bytes) }
         self.files.set { $0.fault = nil }
@@ -173,7 +173,7 @@ import Testing
             let files = MemoryFileSystem()
             let store = try FolderTransferStore(path: "/store", files)
             try await store.put("a", old)
-            try await store.leave("a", bytes, after: 1_000, writer: 2)
+            try await store.interruptPut("a", bytes, after: 1_000, writer: 2)
             let counter = CallCounter(failing: number, with: code)
             files.set { $0.fault = { _, _ in counter.next() } }
             let failure: (any Error)?
@@ -236,8 +236,8 @@ import Testing
             let files = MemoryFileSystem()
             let store = try FolderTransferStore(path: "/store", files, durableLength: 1_000)
             // In two attempts, neither of which has sent enough by itself.
-            try await store.leave("a", bytes, after: 600)
-            try await store.leave("a", bytes, after: 1_400)
+            try await store.interruptPut("a", bytes, after: 600)
+            try await store.interruptPut("a", bytes, after: 1_400)
             try await store.isIdle()
             if isTakenOver { _ = try await store.beginUnfinished(TransferPut("a", bytes, writer: 2)) }
             files.cutPower(&random)
@@ -302,7 +302,7 @@ import Testing
             var random = SeededGenerator(seed: UInt64(step))
             let files = MemoryFileSystem()
             let store = try FolderTransferStore(path: "/store", files)
-            try await store.leave("a", first, after: 1_500, writer: 1)
+            try await store.interruptPut("a", first, after: 1_500, writer: 1)
             files.set {
                 $0.steps = 0
                 $0.lastStep = step

@@ -110,20 +110,20 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         #expect(Array(buffer: try await reader.read(at: 0, count: 5_000)) == old)
     }
 
-    @Test func filesThatArePlacedByHandAreServed() async throws {
+    @Test func filesThatAreAddedByHandAreServed() async throws {
         let bytes = content(20_000_000 / 4)
-        self.files.place("a", bytes)
+        self.files.add("a", bytes)
         #expect(try await self.store.get("a", pieceLength: 1 << 20) == bytes)
         #expect(try await self.store.put("a", bytes, writer: 2) == nil)
         // A changed file is hashed again.
-        self.files.place("a", content(77))
+        self.files.add("a", content(77))
         #expect(try await self.store.get("a") == content(77))
         self.files.delete("a")
         #expect(try await self.store.find("a") == nil)
     }
 
     @Test func hashesAreKept() async throws {
-        self.files.place("a", content(50_000))
+        self.files.add("a", content(50_000))
         self.files.advance(by: .seconds(60))
         _ = try await self.store.find("a")
         #expect(self.files.names(in: "+hashes") == ["a"])
@@ -138,37 +138,37 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
     }
 
     @Test func damagedHashesAreMadeAgain() async throws {
-        self.files.place("a", content(50_000))
+        self.files.add("a", content(50_000))
         self.files.advance(by: .seconds(60))
         _ = try await self.store.find("a")
         for bytes in [[], content(10), Array(repeating: 0, count: 100_000)] {
-            self.files.place("a", bytes, in: "+hashes")
+            self.files.add("a", bytes, in: "+hashes")
             #expect(try await self.reopened().find("a")?.file == TransferFile(of: content(50_000)))
         }
         // The hash of another file, in its place.
-        self.files.place("b", content(60_000))
+        self.files.add("b", content(60_000))
         self.files.advance(by: .seconds(60))
         _ = try await self.store.find("b")
-        self.files.place("a", try #require(self.files.contents(of: "b", in: "+hashes")), in: "+hashes")
+        self.files.add("a", try #require(self.files.contents(of: "b", in: "+hashes")), in: "+hashes")
         #expect(try await self.reopened().find("a")?.file == TransferFile(of: content(50_000)))
     }
 
     @Test func aFileThatHasJustChangedIsHashedAgain() async throws {
-        self.files.place("a", content(50_000))
+        self.files.add("a", content(50_000))
         _ = try await self.store.find("a")
         #expect(self.files.names(in: "+hashes").isEmpty)
     }
 
     @Test func aFileThatChangesWhileItIsReadIsNoMixture() async throws {
-        self.files.place("a", content(5_000))
+        self.files.add("a", content(5_000))
         let reader = try await self.store.open("a")
         _ = try await reader.read(at: 0, count: 1_000)
-        self.files.place("a", content(5_000, seed: 9))
+        self.files.add("a", content(5_000, seed: 9))
         await expectStatus(.cancelledByServer) { _ = try await reader.read(at: 1_000, count: 1_000) }
         // A new reader gets the complete new file.
         #expect(try await self.store.get("a") == content(5_000, seed: 9))
         let shortened = try await self.store.open("a")
-        self.files.place("a", [1])
+        self.files.add("a", [1])
         await expectStatus(.cancelledByServer) { _ = try await shortened.read(at: 0, count: 5_000) }
     }
 
@@ -176,7 +176,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     @Test(arguments: [MemoryFileSystem.Node.Kind.link, .pipe])
     func linksAndPipesAreNotServedAndAreReplaced(_ kind: MemoryFileSystem.Node.Kind) async throws {
-        self.files.place("a", [1, 2, 3], kind: kind)
+        self.files.add("a", [1, 2, 3], kind: kind)
         #expect(try await self.store.find("a") == nil)
         await expectFailure(.notFound) { _ = try await self.store.open("a") }
         try await self.store.put("a", content(100))
@@ -185,26 +185,26 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
     }
 
     @Test func foldersAreNotServedAndNotReplaced() async throws {
-        self.files.place("a", [], kind: .folder)
+        self.files.add("a", [], kind: .folder)
         #expect(try await self.store.find("a") == nil)
         await expectFailure(.storeFailed) { try await self.store.put("a", content(100)) }
         try await self.expectNothingBut(["a"])
         // A file that is created meanwhile.
         let unfinished = try await self.store.beginUnfinished(TransferPut("b", content(100))).writer
         try await unfinished.append(content(100), from: 0)
-        self.files.place("b", [], kind: .folder)
+        self.files.add("b", [], kind: .folder)
         await expectFailure(.storeFailed) { try await unfinished.finish() }
         await unfinished.close()
         try await self.expectNothingBut(["a", "b"])
     }
 
     @Test func linksInTheFoldersOfTheStoreAreNotFollowed() async throws {
-        self.files.place("+unfinished", [], kind: .link)
+        self.files.add("+unfinished", [], kind: .link)
         await expectFailure(.storeFailed) { try await self.store.put("a", content(100)) }
         self.files.delete("+unfinished")
-        self.files.place(FolderNames.record("a"), [1], kind: .link, in: "+unfinished")
+        self.files.add(FolderNames.record("a"), [1], kind: .link, in: "+unfinished")
         let name = FolderNames.content("a", TransferFile(of: content(100)).sha256)
-        self.files.place(name, [], kind: .link, in: "+unfinished")
+        self.files.add(name, [], kind: .link, in: "+unfinished")
         try await self.store.put("a", content(100))
         #expect(try await self.store.get("a") == content(100))
         try await self.expectNothingBut(["a"])
@@ -212,9 +212,9 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     // MARK: Going on
 
-    @Test func aPutGoesOnWhereItStopped() async throws {
+    @Test func aPutContinuesWhereItStopped() async throws {
         let bytes = content(10_000)
-        try await self.store.leave("a", bytes, after: 4_000)
+        try await self.store.interruptPut("a", bytes, after: 4_000)
         try await self.files.areClosed()
         #expect(try await self.store.find("a") == nil)
         #expect(try await self.store.put("a", bytes) == 4_000)
@@ -222,9 +222,9 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         try await self.expectNothingBut(["a"])
     }
 
-    @Test func aPutGoesOnAfterARestart() async throws {
+    @Test func aPutContinuesAfterARestart() async throws {
         let bytes = content(10_000)
-        try await self.store.leave("a", bytes, after: 4_000)
+        try await self.store.interruptPut("a", bytes, after: 4_000)
         #expect(try await self.reopened().put("a", bytes) == 4_000)
         #expect(try await self.store.get("a") == bytes)
         try await self.expectNothingBut(["a"])
@@ -232,7 +232,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     @Test func theHashOfWhatIsThereIsMadeWhileMoreComes() async throws {
         let bytes = content(24 << 20)
-        try await self.store.leave("a", bytes, after: 20 << 20)
+        try await self.store.interruptPut("a", bytes, after: 20 << 20)
         let store = try self.reopened()
         let unfinished = try await store.beginUnfinished(TransferPut("a", bytes)).writer
         #expect(unfinished.offset == 20 << 20)
@@ -248,10 +248,10 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         // Both with the hash in memory and without.
         for store in [self.store, nil] {
             let store = try store ?? self.reopened()
-            try await store.leave("a", bytes, after: 4_000)
+            try await store.interruptPut("a", bytes, after: 4_000)
             var damaged = try #require(self.files.contents(of: name, in: "+unfinished"))
             damaged[100] ^= 1
-            self.files.place(name, damaged, in: "+unfinished")
+            self.files.add(name, damaged, in: "+unfinished")
             await expectFailure(.wrongHash) { try await store.put("a", bytes) }
             try await self.expectNothingBut([])
             #expect(try await store.put("a", bytes) == 0)
@@ -262,18 +262,18 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     @Test func contentThatIsTooLongIsDiscarded() async throws {
         let bytes = content(10_000)
-        try await self.store.leave("a", bytes, after: 4_000)
+        try await self.store.interruptPut("a", bytes, after: 4_000)
         let name = FolderNames.content("a", TransferFile(of: bytes).sha256)
-        self.files.place(name, content(10_001), in: "+unfinished")
+        self.files.add(name, content(10_001), in: "+unfinished")
         #expect(try await self.reopened().put("a", bytes) == 0)
         #expect(try await self.store.get("a") == bytes)
     }
 
-    @Test func contentThatIsShorterGoesOnFromThere() async throws {
+    @Test func contentThatIsShorterContinuesFromThere() async throws {
         let bytes = content(10_000)
-        try await self.store.leave("a", bytes, after: 4_000)
+        try await self.store.interruptPut("a", bytes, after: 4_000)
         let name = FolderNames.content("a", TransferFile(of: bytes).sha256)
-        self.files.place(name, Array(bytes.prefix(1_234)), in: "+unfinished")
+        self.files.add(name, Array(bytes.prefix(1_234)), in: "+unfinished")
         #expect(try await self.store.put("a", bytes) == 1_234)
         #expect(try await self.store.get("a") == bytes)
     }
@@ -281,7 +281,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
     @Test func damagedRecordsAreDiscarded() async throws {
         let bytes = content(10_000)
         for damage in 0..<4 {
-            try await self.store.leave("a", bytes, after: 4_000)
+            try await self.store.interruptPut("a", bytes, after: 4_000)
             var record = try #require(self.files.contents(of: FolderNames.record("a"), in: "+unfinished"))
             switch damage {
             case 0: record[20] ^= 1
@@ -289,7 +289,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
             case 2: record = []
             default: record = Array(repeating: 0, count: 1 << 20)
             }
-            self.files.place(FolderNames.record("a"), record, in: "+unfinished")
+            self.files.add(FolderNames.record("a"), record, in: "+unfinished")
             let store = damage.isMultiple(of: 2) ? try self.reopened() : self.store
             #expect(try await store.put("a", bytes) == 0)
             #expect(try await store.get("a") == bytes)
@@ -300,16 +300,16 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     @Test func recordsAndContentWithoutEachOtherAreDiscarded() async throws {
         let bytes = content(10_000)
-        try await self.store.leave("a", bytes, after: 4_000)
-        try await self.store.leave("b", bytes, after: 4_000)
+        try await self.store.interruptPut("a", bytes, after: 4_000)
+        try await self.store.interruptPut("b", bytes, after: 4_000)
         self.files.delete(FolderNames.record("a"), in: "+unfinished")
         self.files.delete(FolderNames.content("b", TransferFile(of: bytes).sha256), in: "+unfinished")
-        self.files.place(FolderNames.temporary("c"), [1, 2], in: "+unfinished")
+        self.files.add(FolderNames.temporary("c"), [1, 2], in: "+unfinished")
         self.files.advance(by: .seconds(3_600))
         _ = try self.reopened()
         try await self.expectNothingBut([])
         // The store does not touch other programs' files.
-        self.files.place("something else", [1], in: "+unfinished")
+        self.files.add("something else", [1], in: "+unfinished")
         _ = try self.reopened()
         await self.store.sweep()
         #expect(self.files.names(in: "+unfinished") == ["something else"])
@@ -371,8 +371,8 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     @Test func supersededWritersAreKnownAfterARestart() async throws {
         let bytes = content(10_000)
-        try await self.store.leave("a", bytes, after: 4_000, writer: 1)
-        try await self.store.leave("a", bytes, after: 5_000, writer: 2)
+        try await self.store.interruptPut("a", bytes, after: 4_000, writer: 1)
+        try await self.store.interruptPut("a", bytes, after: 5_000, writer: 2)
         let store = try self.reopened()
         await expectFailure(.superseded) { try await store.put("a", bytes, writer: 1) }
         await expectFailure(.superseded) { try await store.put("a", content(3), writer: 1) }
@@ -398,7 +398,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     @Test func aSourceThatChangesBeginsAgain() async throws {
         let (old, new) = (content(10_000, seed: 1), content(10_000, seed: 2))
-        try await self.store.leave("a", old, after: 4_000)
+        try await self.store.interruptPut("a", old, after: 4_000)
         let second = try await self.store.beginUnfinished(TransferPut("a", new))
         #expect(second.isChanged && second.writer.offset == 0)
         try await second.writer.append(new, from: 0)
@@ -410,7 +410,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     @Test func aWriterDiscardsItsFileAndNoOthers() async throws {
         let bytes = content(10_000)
-        try await self.store.leave("a", bytes, after: 4_000, writer: 5)
+        try await self.store.interruptPut("a", bytes, after: 4_000, writer: 5)
         #expect(try await !self.store.discard("a", writer: 6))
         #expect(try await self.store.discard("a", writer: 5))
         #expect(try await !self.store.discard("a", writer: 5))
@@ -468,7 +468,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     // MARK: What is announced and not sent
 
-    @Test func announcedContentThatNeverArrivesLeavesNothing() async throws {
+    @Test func announcedContentThatNeverArrivesKeepsNothing() async throws {
         let unfinished = try await self.store.beginUnfinished(TransferPut("a", content(1_000))).writer
         #expect(self.files.names(in: "+unfinished").count == 2)
         await unfinished.close()
@@ -476,16 +476,16 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
     }
 
     @Test func filesExpire() async throws {
-        try await self.store.leave("a", content(1_000), after: 10)
-        try await self.store.leave("b", content(1_000), after: 10)
+        try await self.store.interruptPut("a", content(1_000), after: 10)
+        try await self.store.interruptPut("b", content(1_000), after: 10)
         self.files.advance(by: .seconds(6 * 86_400))
-        try await self.store.leave("b", content(1_000), after: 20)
+        try await self.store.interruptPut("b", content(1_000), after: 20)
         self.files.advance(by: .seconds(86_401))
         await self.store.sweep()
         #expect(Set(self.files.names(in: "+unfinished").map { $0.prefix(1) }) == ["b"])
         // Also when another writer begins, and at the next start.
         self.files.advance(by: .seconds(8 * 86_400))
-        try await self.store.leave("c", content(1_000), after: 10)
+        try await self.store.interruptPut("c", content(1_000), after: 10)
         #expect(Set(self.files.names(in: "+unfinished").map { $0.prefix(1) }) == ["c"])
         self.files.advance(by: .seconds(8 * 86_400))
         _ = try self.reopened()
@@ -506,8 +506,8 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         var limits = TransferLimits()
         limits.maximumFilesPerIdentity = 2
         let store = try self.reopened(limits)
-        try await store.leave("a", content(1_000), after: 10)
-        try await store.leave("b", content(1_000), after: 10)
+        try await store.interruptPut("a", content(1_000), after: 10)
+        try await store.interruptPut("b", content(1_000), after: 10)
         let again = try self.reopened(limits)
         await expectFailure(.quota) { try await again.put("c", content(1_000)) }
         try await again.put("c", content(1_000), owner: "somebody else")
@@ -553,7 +553,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
 
     @Test func idsThatDifferInCaseFromOneThatIsBeingSentAreRefused() async throws {
         self.files.set { $0.ignoresCase = true }
-        try await self.store.leave("aB", content(100), after: 10)
+        try await self.store.interruptPut("aB", content(100), after: 10)
         for store in [self.store, try self.reopened()] {
             await expectFailure(.invalidID) { try await store.put("ab", content(20)) }
         }
@@ -561,7 +561,7 @@ private func currentThread() -> UInt { UInt(bitPattern: pthread_self().hashValue
         // A file that another program has created meanwhile.
         let unfinished = try await self.store.beginUnfinished(TransferPut("cD", content(100))).writer
         try await unfinished.append(content(100), from: 0)
-        self.files.place("Cd", [1])
+        self.files.add("Cd", [1])
         await expectFailure(.invalidID) { try await unfinished.finish() }
         await unfinished.close()
         #expect(self.files.contents(of: "Cd") == [1])

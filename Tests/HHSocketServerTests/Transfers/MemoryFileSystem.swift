@@ -123,7 +123,7 @@ final class MemoryFileSystem: StoreFileSystem {
     }
 
     /// Creates or changes a file directly.
-    func place(_ name: String, _ bytes: [UInt8], kind: Node.Kind = .file, in folder: String? = nil) {
+    func add(_ name: String, _ bytes: [UInt8], kind: Node.Kind = .file, in folder: String? = nil) {
         self.set { state in
             var parent = Self.rootInode
             if let folder {

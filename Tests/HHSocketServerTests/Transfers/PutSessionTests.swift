@@ -39,7 +39,7 @@ import Testing
     /// A session that has begun.
     private static func receiving(size: UInt64 = 1_000_000, from offset: UInt64 = 0) throws -> PutSession {
         var session = PutSession()
-        guard case .begin = session.received(try Self.begin(size: size)) else {
+        guard case .begin = session.receivedItem(try Self.begin(size: size)) else {
             throw Unexpected(description: "it did not begin")
         }
         _ = session.begun(at: offset, isChanged: false)
@@ -59,14 +59,14 @@ import Testing
 
     @Test func aPutInOrder() throws {
         var session = PutSession()
-        #expect(Self.describe(session.received(try Self.begin())) == "begin a 1000000 5")
+        #expect(Self.describe(session.receivedItem(try Self.begin())) == "begin a 1000000 5")
         #expect(session.begun(at: 400_000, isChanged: true) == .init(offset: 400_000, isChanged: true))
-        #expect(Self.describe(session.received(Self.part(400_000, 100_000))) == "take 100000")
+        #expect(Self.describe(session.receivedItem(Self.part(400_000, 100_000))) == "take 100000")
         #expect(session.wrote() == nil)
-        #expect(Self.describe(session.received(Self.part(500_000, 100_000))) == "take 100000")
+        #expect(Self.describe(session.receivedItem(Self.part(500_000, 100_000))) == "take 100000")
         #expect(session.wrote() == .init(offset: 600_000))
         #expect(!session.isWhole)
-        #expect(Self.describe(session.received(Self.part(600_000, 400_000))) == "take 400000")
+        #expect(Self.describe(session.receivedItem(Self.part(600_000, 400_000))) == "take 400000")
         #expect(session.isWhole)
         #expect(session.complete() == .init(offset: 1_000_000, isComplete: true))
     }
@@ -94,10 +94,10 @@ import Testing
         ]
         for (item, expected) in items {
             var session = PutSession()
-            #expect(Self.describe(session.received(item)) == expected)
+            #expect(Self.describe(session.receivedItem(item)) == expected)
         }
         var session = PutSession()
-        guard case .fail(let error) = session.received(try Self.begin(id: String(repeating: "/", count: 100_000)))
+        guard case .fail(let error) = session.receivedItem(try Self.begin(id: String(repeating: "/", count: 100_000)))
         else {
             return
         }
@@ -106,43 +106,43 @@ import Testing
 
     @Test func aSecondBeginningBreaksTheRules() throws {
         var session = try Self.receiving()
-        #expect(Self.describe(session.received(try Self.begin())) == "fail invalidRequest")
+        #expect(Self.describe(session.receivedItem(try Self.begin())) == "fail invalidRequest")
         session = PutSession()
-        _ = session.received(try Self.begin())
-        #expect(Self.describe(session.received(try Self.begin())) == "fail invalidRequest")
-        #expect(Self.describe(session.received(Self.part(0, 1))) == "fail invalidRequest")
+        _ = session.receivedItem(try Self.begin())
+        #expect(Self.describe(session.receivedItem(try Self.begin())) == "fail invalidRequest")
+        #expect(Self.describe(session.receivedItem(Self.part(0, 1))) == "fail invalidRequest")
     }
 
     @Test func contentBeyondTheSizeBreaksTheRules() throws {
         for (offset, count) in [(0, 1_001), (1_001, 0), (1_000, 1), (.max, 0), (.max, 1), (999, 2)] as [(UInt64, Int)] {
             var session = try Self.receiving(size: 1_000)
-            #expect(Self.describe(session.received(Self.part(offset, count))) == "fail invalidRequest")
+            #expect(Self.describe(session.receivedItem(Self.part(offset, count))) == "fail invalidRequest")
         }
     }
 
     @Test func longPartsBreakTheRules() throws {
         var session = try Self.receiving(size: 10 << 20)
-        #expect(Self.describe(session.received(Self.part(0, 1 << 20))) == "take 1048576")
-        #expect(Self.describe(session.received(Self.part(1 << 20, (1 << 20) + 1))) == "fail invalidRequest")
+        #expect(Self.describe(session.receivedItem(Self.part(0, 1 << 20))) == "take 1048576")
+        #expect(Self.describe(session.receivedItem(Self.part(1 << 20, (1 << 20) + 1))) == "fail invalidRequest")
     }
 
-    @Test func aPartAtTheWrongPlaceIsAnsweredOnce() throws {
+    @Test func aPartAtTheWrongOffsetIsAnsweredOnce() throws {
         var session = try Self.receiving()
-        #expect(Self.describe(session.received(Self.part(0, 1_000))) == "take 1000")
-        #expect(Self.describe(session.received(Self.part(5_000, 1_000))) == "report 1000")
+        #expect(Self.describe(session.receivedItem(Self.part(0, 1_000))) == "take 1000")
+        #expect(Self.describe(session.receivedItem(Self.part(5_000, 1_000))) == "report 1000")
         // These items were in transit after it.
-        #expect(Self.describe(session.received(Self.part(6_000, 1_000))) == "ignore")
-        #expect(Self.describe(session.received(Self.part(7_000, 1_000))) == "ignore")
+        #expect(Self.describe(session.receivedItem(Self.part(6_000, 1_000))) == "ignore")
+        #expect(Self.describe(session.receivedItem(Self.part(7_000, 1_000))) == "ignore")
         // This is another error.
-        #expect(Self.describe(session.received(Self.part(0, 1_000))) == "report 1000")
-        #expect(Self.describe(session.received(Self.part(1_000, 1_000))) == "take 1000")
-        #expect(Self.describe(session.received(Self.part(1_000, 1_000))) == "report 2000")
+        #expect(Self.describe(session.receivedItem(Self.part(0, 1_000))) == "report 1000")
+        #expect(Self.describe(session.receivedItem(Self.part(1_000, 1_000))) == "take 1000")
+        #expect(Self.describe(session.receivedItem(Self.part(1_000, 1_000))) == "report 2000")
     }
 
     @Test func emptyPartsAreIgnored() throws {
         var session = try Self.receiving()
-        #expect(Self.describe(session.received(Self.part(0, 0))) == "ignore")
-        #expect(Self.describe(session.received(Self.part(0, 5))) == "take 5")
+        #expect(Self.describe(session.receivedItem(Self.part(0, 0))) == "ignore")
+        #expect(Self.describe(session.receivedItem(Self.part(0, 5))) == "take 5")
     }
 
     @Test func contentThatAnotherEncoderHasWritten() throws {
@@ -155,7 +155,7 @@ import Testing
         // With an unknown field.
         var item = try ByteBuffer(message: request)
         item.writeBytes([0x78, 1])
-        guard case .take(let bytes) = session.received(item) else {
+        guard case .take(let bytes) = session.receivedItem(item) else {
             Issue.record("it was not taken")
             return
         }
@@ -182,7 +182,7 @@ import Testing
                 #expect(steps < 10_000, "seed \(seed)")
                 if Int.random(in: 0..<8, using: &random) == 0 { position = .random(in: 0...size, using: &random) }
                 let count = min(UInt64.random(in: 0...200_000, using: &random), size - position)
-                switch session.received(Self.part(position, Int(count))) {
+                switch session.receivedItem(Self.part(position, Int(count))) {
                 case .take(let bytes):
                     #expect(position == taken, "seed \(seed)")
                     taken += UInt64(bytes.readableBytes)
@@ -226,16 +226,16 @@ import Testing
         let digest = [UInt8](repeating: 9, count: 32)
         var session = PutSession()
         let begin = try Self.item { $0.source = Data(digest) }
-        guard case .begin(let beginning) = session.received(begin) else { return #expect(Bool(false)) }
+        guard case .begin(let beginning) = session.receivedItem(begin) else { return #expect(Bool(false)) }
         #expect(beginning.sha256 == nil && beginning.source?.bytes == digest)
         _ = session.begun(at: 0, isChanged: false)
-        #expect(Self.describe(session.received(Self.part(0, 100))) == "take 100")
+        #expect(Self.describe(session.receivedItem(Self.part(0, 100))) == "take 100")
         #expect(!session.isWhole)
         #expect(session.endedEarly().message.contains("without its SHA-256"))
-        #expect(Self.describe(session.received(try Self.hash(digest))) == "identify 9")
+        #expect(Self.describe(session.receivedItem(try Self.hash(digest))) == "identify 9")
         #expect(session.isWhole)
         // Only once.
-        #expect(Self.describe(session.received(try Self.hash(digest))) == "fail invalidRequest")
+        #expect(Self.describe(session.receivedItem(try Self.hash(digest))) == "fail invalidRequest")
     }
 
     @Test func invalidBeginningsWithoutAHash() throws {
@@ -244,13 +244,13 @@ import Testing
         for (sha256, source) in [(Data(), Data()), (Data(), short), (short, Data()), (short, whole), (whole, short)] {
             var session = PutSession()
             let item = try Self.item { ($0.file.sha256, $0.source) = (sha256, source) }
-            #expect(Self.describe(session.received(item)) == "fail invalidRequest")
+            #expect(Self.describe(session.receivedItem(item)) == "fail invalidRequest")
         }
         var session = try Self.receiving()
-        #expect(Self.describe(session.received(try Self.hash([UInt8](short)))) == "fail invalidRequest")
+        #expect(Self.describe(session.receivedItem(try Self.hash([UInt8](short)))) == "fail invalidRequest")
         var early = PutSession()
-        _ = early.received(try Self.item { $0.source = Data(repeating: 1, count: 32) })
+        _ = early.receivedItem(try Self.item { $0.source = Data(repeating: 1, count: 32) })
         _ = early.begun(at: 0, isChanged: false)
-        #expect(Self.describe(early.received(try Self.hash([UInt8](short)))) == "fail invalidRequest")
+        #expect(Self.describe(early.receivedItem(try Self.hash([UInt8](short)))) == "fail invalidRequest")
     }
 }

@@ -88,7 +88,7 @@ extension TransferStore {
     }
 
     /// Sends the beginning of a file, and leaves it unfinished.
-    func leave(
+    func interruptPut(
         _ id: TransferID,
         _ bytes: [UInt8],
         after count: Int,

@@ -63,7 +63,7 @@ import Testing
         }
     }
 
-    @Test func namesTellTheirPurpose() {
+    @Test func namesSayTheirPurpose() {
         let digest = TransferFile(of: []).sha256
         #expect(FolderNames.purpose(of: FolderNames.record("a.b")) == .record("a.b"))
         #expect(FolderNames.purpose(of: FolderNames.temporary("a.b")) == .temporary("a.b"))

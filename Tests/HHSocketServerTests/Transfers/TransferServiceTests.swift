@@ -58,7 +58,7 @@ import Testing
         }
     }
 
-    @Test func aPutGoesOnAfterALostConnection() async throws {
+    @Test func aPutContinuesAfterALostConnection() async throws {
         try await withTransfers { calls, server, files in
             let put = try await calls.begin("a", Self.megabyte)
             #expect(try await put.nextReport().offset == 0)
@@ -111,7 +111,7 @@ import Testing
         }
     }
 
-    @Test func contentAtTheWrongPlaceIsSentToTheRightOne() async throws {
+    @Test func contentAtTheWrongOffsetIsSentToTheRightOne() async throws {
         try await withTransfers { calls, _, files in
             let put = try await calls.begin("a", Self.megabyte)
             _ = try await put.nextReport()
@@ -208,7 +208,7 @@ import Testing
 
     // MARK: Get
 
-    @Test func aGetGoesOnWhereItStopped() async throws {
+    @Test func aGetContinuesWhereItStopped() async throws {
         try await withTransfers { calls, _, _ in
             try await calls.put("a", Self.megabyte)
             let file = TransferFile(of: Self.megabyte)
@@ -245,7 +245,7 @@ import Testing
     @Test func aGetUnderWayGivesTheOldFile() async throws {
         try await withTransfers { calls, _, files in
             let (old, new) = (content(6 << 20, seed: 1), content(6 << 20, seed: 2))
-            files.place("a", old)
+            files.add("a", old)
             var request = Hhsocket_GetRequest()
             request.id = "a"
             let stream = try await calls.client.stream(
@@ -268,7 +268,7 @@ import Testing
     /// The piece that the client takes, and the next one, which was read ahead.
     @Test func whatIsReadForAGetIsCharged() async throws {
         try await withTransfers { calls, server, files in
-            files.place("a", content(4 << 20, seed: 1))
+            files.add("a", content(4 << 20, seed: 1))
             var request = Hhsocket_GetRequest()
             request.id = "a"
             let client = try await StreamClient(server, window: 3_000)
@@ -424,7 +424,7 @@ import Testing
 
     @Test func contentIsNotCompressed() async throws {
         try await withTransfers { _, server, files in
-            files.place("a", [UInt8](repeating: 0, count: 100_000))
+            files.add("a", [UInt8](repeating: 0, count: 100_000))
             let client = try await StreamClient(server, features: ["compression", "streams"])
             var request = Hhsocket_GetRequest()
             request.id = "a"

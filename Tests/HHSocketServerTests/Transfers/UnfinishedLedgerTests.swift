@@ -47,7 +47,7 @@ import Testing
         #expect(ledger.entries["a"]?.received == 50)
     }
 
-    @Test func aNewWriterGoesOnWithTheSameContentAndEndsTheOldOne() throws {
+    @Test func aNewWriterContinuesWithTheSameContentAndEndsTheOldOne() throws {
         var ledger = Self.ledger()
         try Self.begin(Self.put(writer: 1), &ledger)
         let plan = try Self.begin(Self.put(writer: 2), &ledger)

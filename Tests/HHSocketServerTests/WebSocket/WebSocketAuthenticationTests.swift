@@ -40,7 +40,7 @@ import Testing
         return client
     }
 
-    @Test func clientsBehindOneProxyTakeTurnsByTheirOwnAddresses() async throws {
+    @Test func clientsBehindOneProxyAlternateByTheirOwnAddresses() async throws {
         let release = Gate()
         var options = WebSocketRouteOptions()
         options.authenticate = { _ in

@@ -188,7 +188,7 @@ import Testing
             await client.perform(.text("served"))
             #expect(try await client.message().text == "served")
             // The address, and the identity.
-            #expect(server.core?.books.ledger.principals.count == 2)
+            #expect(server.parts?.books.ledger.principals.count == 2)
         }
     }
 }

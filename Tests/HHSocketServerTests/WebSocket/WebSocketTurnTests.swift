@@ -53,7 +53,7 @@ import Testing
 
     /// A handler is called after the messages of its turn have been delivered, but its time belongs to that turn, too.
     @Test(arguments: [ByteBuffer(), ByteBuffer(bytes: [1])])
-    func manyMessagesLeaveTurnsToOthers(payload: ByteBuffer) async throws {
+    func manyMessagesYieldToOthers(payload: ByteBuffer) async throws {
         let handled = Watched(0)
         try await self.withOneLoop { message, connection in
             guard message.kind == .binary else { return connection.post(message) }
@@ -101,7 +101,7 @@ import Testing
         }
     }
 
-    @Test func messagesBeforeTheEndOfTheInputLeaveTurnsToOthers() async throws {
+    @Test func messagesBeforeTheEndOfTheInputYieldToOthers() async throws {
         let handled = Watched(0)
         try await self.withOneLoop { message, connection in
             guard message.kind == .binary else { return connection.post(message) }

@@ -7,7 +7,7 @@ import Testing
 @testable import HHSocketTesting
 
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct HostileClientTests {
-    @Test func sendsWhatItIsTold() async throws {
+    @Test func sendsWhatIsGiven() async throws {
         let server = try await MockServer(.drop)
         let client = try await HostileClient(to: server.endpoint)
         let outcome = await client.perform(
@@ -40,7 +40,7 @@ import Testing
         try await server.received(1)
     }
 
-    @Test func tellsAServerThatTakesNothingFromOneThatIsGone() async throws {
+    @Test func distinguishesAServerThatTakesNothingFromOneThatIsGone() async throws {
         let server = try await MockServer(.echo)
         server.onConnect(number: 0, .stopReading)
         let flood = HostileClient.Act.request(101, serial: 50, ByteBuffer(repeating: 1, count: 64 << 20))
@@ -53,7 +53,7 @@ import Testing
         #expect(await gone.perform(flood) == .ended)
     }
 
-    @Test func readsOnlyWhenItIsTold() async throws {
+    @Test func readsOnlyWhenAsked() async throws {
         let server = try await MockServer(.echo)
         let client = try await HostileClient(to: server.endpoint, reads: false)
         await client.perform(.request(101, serial: 50, "x"))
@@ -75,7 +75,7 @@ import Testing
         #expect(garbage(1) != garbage(2))
     }
 
-    @Test func comesFromTheAddressThatItIsTold() async throws {
+    @Test func comesFromTheAddressThatIsGiven() async throws {
         let server = try await MockServer(.echo)
         let client = try await HostileClient(to: server.endpoint, from: "127.0.0.1")
         #expect(client.localAddress?.ipAddress == "127.0.0.1")

@@ -28,7 +28,7 @@ import Testing
         }
     }
 
-    @Test func rulesAreChosenByTextThenByTurn() async throws {
+    @Test func rulesAreChosenByTextThenByOrder() async throws {
         let server = try await LineServer(.echo)
         server.on(text: "a", .line("always"))
         server.once(text: "a", .line("first"))

@@ -38,7 +38,7 @@ import Testing
 
     @Test func aMockServerPerformsOnThem() async throws {
         let server = try await MockServer()
-        let type = try await self.firstBytes(4, from: server.core.port) {
+        let type = try await self.firstBytes(4, from: server.parts.port) {
             await server.perform(.push(2001, "news"))
         } check: {
             #expect(server.connections.map(\.number) == [0])
@@ -50,7 +50,7 @@ import Testing
 
     @Test func aLineServerPerformsOnThem() async throws {
         let server = try await LineServer()
-        let line = try await self.firstBytes(5, from: server.core.port) {
+        let line = try await self.firstBytes(5, from: server.parts.port) {
             await server.perform(.line("news"))
         } check: {
             #expect(server.connections.map(\.number) == [0])
@@ -61,7 +61,7 @@ import Testing
 
     @Test func aBrokerPerformsOnThem() async throws {
         let broker = try await MockBroker()
-        let end = try await self.firstBytes(1, from: broker.core.port) {
+        let end = try await self.firstBytes(1, from: broker.parts.port) {
             await broker.perform(.endsOfLines())
         } check: {
             #expect(broker.connections.map(\.number) == [0])

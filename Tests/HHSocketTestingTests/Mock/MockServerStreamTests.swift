@@ -131,7 +131,7 @@ import Testing
         #expect(item.body == body && item.pieces == 4)
     }
 
-    @Test func itemsAndAnswersLeaveInPieces() async throws {
+    @Test func itemsAndAnswersAreSentInPieces() async throws {
         let (server, client) = try await self.connect()
         server.on(
             Self.type,
@@ -205,9 +205,9 @@ import Testing
     }
 
     @Test(arguments: MockServer.Reaction.MidStream.allCases)
-    func aServerDiesInMidStream(_ place: MockServer.Reaction.MidStream) async throws {
+    func aServerDiesInMidStream(_ point: MockServer.Reaction.MidStream) async throws {
         let (server, client) = try await self.connect()
-        server.once(Self.type, .dieInMidStream(afterItems: 3, place))
+        server.once(Self.type, .dieInMidStream(afterItems: 3, point))
         let (texts, error) = try await self.texts(self.open(client))
         #expect(texts == ["1", "2", "3"] && error?.code == .connectionLost)
         #expect(server.acceptedCount >= 1)

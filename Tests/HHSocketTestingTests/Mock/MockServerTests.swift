@@ -164,7 +164,7 @@ private func response(_ type: UInt32, _ serial: UInt32, _ body: String = "", sta
         #expect(try await client.responses(3).map(\.serial) == [4_000, 50, 50])
     }
 
-    @Test func heldRequestsLeaveInTheOrderThatWasAskedFor() async throws {
+    @Test func heldRequestsAreAnsweredInTheOrderThatWasAskedFor() async throws {
         for (order, expected) in [
             (MockServer.ReleaseOrder.inOrder, [50, 51, 52, 53]), (.reversed, [53, 52, 51, 50]),
         ] {
@@ -325,7 +325,7 @@ private func response(_ type: UInt32, _ serial: UInt32, _ body: String = "", sta
         try await late.ended()
     }
 
-    @Test func listensWhereItIsTold() async throws {
+    @Test func listensWhereTheOptionSays() async throws {
         let server = try await MockServer()
         let port = server.endpoint.port
         await #expect(throws: (any Error).self) { try await MockServer(port: port) }

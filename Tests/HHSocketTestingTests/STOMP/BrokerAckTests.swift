@@ -24,7 +24,7 @@ import Testing
 
     /// Publishes a message to the queue, and returns the headers of its delivery.
     private static func publish(_ text: String, _ broker: inout BrokerScript) -> STOMPHeaders {
-        let actions = broker.core.publish(ByteBuffer(string: text), to: "/queue/q") ?? []
+        let actions = broker.machine.publish(ByteBuffer(string: text), to: "/queue/q") ?? []
         guard case .send(let frame, _)? = actions.first else { return [:] }
         return frame.headers
     }
@@ -40,7 +40,7 @@ import Testing
     }
 
     private func unacknowledged(_ broker: BrokerScript, _ connection: Int = 0) -> Int {
-        broker.core.subscriptions(of: connection).map(\.unacknowledged).reduce(0, +)
+        broker.machine.subscriptions(of: connection).map(\.unacknowledged).reduce(0, +)
     }
 
     @Test(arguments: STOMPVersion.allCases) func ackOfTheModeClientIsCumulative(version: STOMPVersion) {
@@ -81,7 +81,7 @@ import Testing
             ack.replacing("ack-", with: "ack-+"), ack.replacing("ack-", with: "ack-0"), ack + " ", "ack-", "",
         ] {
             #expect(
-                broker.core.received(STOMPFrame(.ack, ["id": wrong]), on: 0).map(BrokerScript.show)
+                broker.machine.receivedFrame(STOMPFrame(.ack, ["id": wrong]), on: 0).map(BrokerScript.show)
                     == ["0 ERROR: message not found"]
             )
         }
@@ -108,7 +108,7 @@ import Testing
         #expect(broker.queue("q") == ["b"])
         // The redelivery has the old message-id, and another ack.
         #expect(broker.end(0).isEmpty)
-        #expect(broker.core.messages(in: "/queue/q").map { $0.headers["message-id"] }.first == first["message-id"])
+        #expect(broker.machine.messages(in: "/queue/q").map { $0.headers["message-id"] }.first == first["message-id"])
     }
 
     @Test func nackOfTheModeClientReturnsAllBeforeItInOrder() {
@@ -123,7 +123,7 @@ import Testing
         var broker = BrokerScript()
         broker.connect(0)
         _ = broker.say(0, "SUBSCRIBE id:1 destination:/topic/t ack:client")
-        guard case .send(let frame, _)? = broker.core.publish(ByteBuffer(string: "a"), to: "/topic/t")?.first else {
+        guard case .send(let frame, _)? = broker.machine.publish(ByteBuffer(string: "a"), to: "/topic/t")?.first else {
             Issue.record("nothing was delivered")
             return
         }
@@ -167,7 +167,7 @@ import Testing
             #expect(broker.end(0).isEmpty)
             #expect(self.unacknowledged(broker, 1) == 2)
             #expect(broker.end(1).isEmpty && broker.queue("q") == ["b", "c"])
-            #expect(broker.core.messages(in: "/queue/q").map { $0.headers["redelivered"] } == ["true", "true"])
+            #expect(broker.machine.messages(in: "/queue/q").map { $0.headers["redelivered"] } == ["true", "true"])
         }
     }
 
@@ -184,15 +184,15 @@ import Testing
     @Test func committedTransactionSendsAndAcknowledges() {
         var broker = Self.broker("client-individual")
         let message = Self.publish("a", &broker)
-        #expect(broker.say(0, "BEGIN transaction:t").isEmpty && broker.core.transactions(of: 0) == ["t"])
+        #expect(broker.say(0, "BEGIN transaction:t").isEmpty && broker.machine.transactions(of: 0) == ["t"])
         #expect(broker.say(0, "SEND destination:/queue/other transaction:t receipt:r|x") == ["0 receipt r"])
         #expect(broker.say(0, Self.settle("ACK", message, .v1_2) + " transaction:t").isEmpty)
         #expect(broker.queue("other").isEmpty && self.unacknowledged(broker) == 1)
         #expect(broker.say(0, "SEND destination:/queue/other|y").isEmpty)
         #expect(broker.say(0, "COMMIT transaction:t receipt:c") == ["0 receipt c"])
         #expect(broker.queue("other") == ["y", "x"] && self.unacknowledged(broker) == 0)
-        #expect(broker.core.transactions(of: 0).isEmpty)
-        #expect(!broker.core.messages(in: "/queue/other")[1].headers.contains(name: "transaction"))
+        #expect(broker.machine.transactions(of: 0).isEmpty)
+        #expect(!broker.machine.messages(in: "/queue/other")[1].headers.contains(name: "transaction"))
     }
 
     @Test func abortedTransactionDoesNothing() {
@@ -201,7 +201,7 @@ import Testing
         let ack = Self.settle("ACK", message, .v1_2)
         #expect(broker.say(0, "BEGIN transaction:t").isEmpty)
         #expect(broker.say(0, "BEGIN transaction:t") == ["0 ERROR: duplicate transaction"])
-        #expect(broker.say(0, "BEGIN transaction:u").isEmpty && broker.core.transactions(of: 0) == ["t", "u"])
+        #expect(broker.say(0, "BEGIN transaction:u").isEmpty && broker.machine.transactions(of: 0) == ["t", "u"])
         #expect(broker.say(0, "SEND destination:/queue/other transaction:t|x").isEmpty)
         #expect(broker.say(0, ack + " transaction:t").isEmpty)
         // A message that was acknowledged in a transaction cannot be acknowledged again.

@@ -26,7 +26,7 @@ import Testing
     }
 
     private struct Model {
-        var core = BrokerCore()
+        var machine = BrokerMachine()
         var generator: SeededGenerator
         var clients: [Int: Client] = [:]
         var published = 0
@@ -38,11 +38,11 @@ import Testing
         mutating func number(_ range: Range<Int>) -> Int { Int.random(in: range, using: &self.generator) }
 
         mutating func say(_ connection: Int, _ command: STOMPCommand, _ headers: STOMPHeaders) {
-            self.take(self.core.received(STOMPFrame(command, headers), on: connection))
+            self.take(self.machine.receivedFrame(STOMPFrame(command, headers), on: connection))
         }
 
         /// Applies the broker's actions.
-        mutating func take(_ actions: [BrokerCore.Action]) {
+        mutating func take(_ actions: [BrokerMachine.Action]) {
             for action in actions {
                 guard case .send(let frame, let connection) = action else { continue }
                 #expect(frame.command != .error, "\(frame) \(String(buffer: frame.body))")
@@ -78,7 +78,7 @@ import Testing
             switch (self.number(0..<20), connection) {
             case (0...6, _):
                 self.published += 1
-                self.take(self.core.publish(ByteBuffer(string: "\(self.published)"), to: "/queue/q") ?? [])
+                self.take(self.machine.publish(ByteBuffer(string: "\(self.published)"), to: "/queue/q") ?? [])
             case (7, _) where connections.count < 4, (_, nil):
                 self.connect()
             case (8...9, let connection?):
@@ -93,7 +93,7 @@ import Testing
                 if self.number(0..<2) == 0 {
                     self.say(connection, .disconnect, [:])
                 } else {
-                    self.take(self.core.ended(connection))
+                    self.take(self.machine.ended(connection))
                 }
             case (12...13, let connection?):
                 self.settle(connection, isAck: false)
@@ -105,7 +105,7 @@ import Testing
         private mutating func connect() {
             self.next += 1
             let version = STOMPVersion.allCases[self.number(0..<3)]
-            self.core.opened(self.next)
+            self.machine.opened(self.next)
             self.clients[self.next] = Client(version: version)
             self.say(self.next, .connect, ["accept-version": version.rawValue, "host": "/"])
         }
@@ -165,9 +165,9 @@ import Testing
         for _ in 0..<400 { model.step() }
         for connection in model.clients.keys.sorted() {
             model.clients[connection] = nil
-            model.take(model.core.ended(connection))
+            model.take(model.machine.ended(connection))
         }
-        let left = model.core.messages(in: "/queue/q").map { String(buffer: $0.body) }
+        let left = model.machine.messages(in: "/queue/q").map { String(buffer: $0.body) }
         #expect(model.published > 50 && model.acknowledged.count > 10)
         #expect(Set(left).count == left.count)
         #expect(Set(left).isDisjoint(with: model.acknowledged))
@@ -179,11 +179,11 @@ import Testing
         broker.connect(0)
         for number in 0..<5_000 { #expect(broker.publish("\(number)", to: "/queue/q") == []) }
         let frame = BrokerScript.frame("SUBSCRIBE id:1 destination:/queue/q ack:client-individual")
-        let acks = broker.core.received(frame, on: 0).compactMap { action -> String? in
+        let acks = broker.machine.receivedFrame(frame, on: 0).compactMap { action -> String? in
             if case .send(let frame, _) = action { frame.headers["ack"] } else { nil }
         }
         #expect(acks.count == 5_000)
-        for ack in acks { #expect(broker.core.received(STOMPFrame(.ack, ["id": ack]), on: 0).isEmpty) }
-        #expect(broker.core.subscriptions(of: 0).map(\.unacknowledged) == [0])
+        for ack in acks { #expect(broker.machine.receivedFrame(STOMPFrame(.ack, ["id": ack]), on: 0).isEmpty) }
+        #expect(broker.machine.subscriptions(of: 0).map(\.unacknowledged) == [0])
     }
 }

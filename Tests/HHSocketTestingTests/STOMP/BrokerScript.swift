@@ -6,18 +6,18 @@ import NIOCore
 /// A broker's rules, with frames as text: frames are `COMMAND name:value name:value|body`, with the values' spaces as
 /// `_`.
 struct BrokerScript {
-    var core: BrokerCore
+    var machine: BrokerMachine
 
     /// - Parameter change: Changes the default configuration.
     init(_ change: (inout MockBroker.Configuration) -> Void = { _ in }) {
         var configuration = MockBroker.Configuration()
         change(&configuration)
-        self.core = BrokerCore(configuration)
+        self.machine = BrokerMachine(configuration)
     }
 
     /// Opens a connection, and connects in a version.
     mutating func connect(_ connection: Int, _ version: STOMPVersion = .v1_2) {
-        self.core.opened(connection)
+        self.machine.opened(connection)
         _ = self.say(connection, version == .v1_0 ? "CONNECT" : "CONNECT accept-version:\(version) host:/")
     }
 
@@ -35,20 +35,22 @@ struct BrokerScript {
 
     /// Receives a frame; returns the actions in the notation of ``show(_:)``.
     mutating func say(_ connection: Int, _ text: String, confirms: Bool = true) -> [String] {
-        self.core.received(Self.frame(text), on: connection, confirms: confirms).map(Self.show)
+        self.machine.receivedFrame(Self.frame(text), on: connection, confirms: confirms).map(Self.show)
     }
 
     mutating func publish(_ text: String, to destination: String, headers: STOMPHeaders = [:]) -> [String]? {
-        self.core.publish(ByteBuffer(string: text), to: destination, headers: headers)?.map(Self.show)
+        self.machine.publish(ByteBuffer(string: text), to: destination, headers: headers)?.map(Self.show)
     }
 
-    mutating func end(_ connection: Int) -> [String] { self.core.ended(connection).map(Self.show) }
+    mutating func end(_ connection: Int) -> [String] { self.machine.ended(connection).map(Self.show) }
 
-    func queue(_ name: String) -> [String] { self.core.messages(in: "/queue/\(name)").map { String(buffer: $0.body) } }
+    func queue(_ name: String) -> [String] {
+        self.machine.messages(in: "/queue/\(name)").map { String(buffer: $0.body) }
+    }
 
     /// An action as text: `0 a! s:1` is the message `a`, delivered again, to subscription 1 of connection 0, and `0
     /// ERROR: message` an error.
-    static func show(_ action: BrokerCore.Action) -> String {
+    static func show(_ action: BrokerMachine.Action) -> String {
         switch action {
         case .send(let frame, let connection): "\(connection) \(self.show(frame))"
         case .agree(let version, let connection): "\(connection) speaks \(version)"

@@ -69,7 +69,7 @@ import Testing
         #expect(broker.received.map(\.command) == [.connect])
     }
 
-    @Test func errorArrivesAlthoughTheClientGoesOnSending() async throws {
+    @Test func errorArrivesAlthoughTheClientContinuesSending() async throws {
         let broker = try await MockBroker()
         for _ in 0..<20 {
             let client = try await RawSTOMPClient(to: broker.endpoint, version: .v1_2)
@@ -169,7 +169,7 @@ import Testing
 
     // MARK: Scripts
 
-    @Test func rulesAreChosenByCommandThenByTurn() async throws {
+    @Test func rulesAreChosenByCommandThenByOrder() async throws {
         let broker = try await MockBroker()
         let client = try await RawSTOMPClient(to: broker.endpoint, version: .v1_2)
         broker.once(.send, .drop)

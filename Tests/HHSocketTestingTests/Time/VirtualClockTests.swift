@@ -62,7 +62,7 @@ import Testing
         try await clock.sleep(for: .seconds(-1))
     }
 
-    @Test func cancelledSleeperWakesAtOnceAndLeavesNothing() async throws {
+    @Test func cancelledSleeperWakesAtOnceAndKeepsNothing() async throws {
         let clock = VirtualClock()
         let sleeper = Task { try await clock.sleep(for: .seconds(10)) }
         try await clock.waitForSleepers()

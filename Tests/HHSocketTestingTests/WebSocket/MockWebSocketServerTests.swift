@@ -9,7 +9,7 @@ import Testing
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct MockWebSocketServerTests {
     // MARK: Messages
 
-    @Test func rulesAreChosenByTextThenByTurn() async throws {
+    @Test func rulesAreChosenByTextThenByOrder() async throws {
         let server = try await MockWebSocketServer(.echo)
         server.on(text: "a", .text("always"))
         server.once(text: "a", .text("first"))
@@ -59,7 +59,7 @@ import Testing
         await #expect(throws: NothingHappened.self) { try await client.message(within: .milliseconds(20)) }
     }
 
-    @Test func violationsAreRecordedAndTold() async throws {
+    @Test func violationsAreRecordedAndReported() async throws {
         let server = try await MockWebSocketServer(.echo)
         let client = try await HostileClient(to: server.endpoint)
         await client.perform(.text("before").then(.webSocketFrame(.text("x").unmasked())))

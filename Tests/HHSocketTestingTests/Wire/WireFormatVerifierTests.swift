@@ -33,10 +33,10 @@ import Testing
 
     @Test(
         arguments: [
-            (.takesBytesOfNoFrame, .pieces), (.losesTheFirstByteOfSome, .pieces), (.leavesItsBytes, .roundTrip),
-            (.leavesTheEnd, .roundTrip), (.dropsWhatFollows, .pieces), (.writesToTheBytes, .roundTrip),
+            (.takesBytesOfNoFrame, .pieces), (.losesTheFirstByteOfSome, .pieces), (.keepsItsBytes, .roundTrip),
+            (.keepsTheEnd, .roundTrip), (.dropsWhatFollows, .pieces), (.writesToTheBytes, .roundTrip),
             (.waitsForEver, .roundTrip), (.takesHalfAFrame, .pieces), (.readsBeyond, .bytesBehind),
-            (.looksAtAllBytes, .time), (.repeatsASerial, .pieces), (.inventsFrames, .roundTrip),
+            (.readsAllBytes, .time), (.repeatsASerial, .pieces), (.inventsFrames, .roundTrip),
             (.writesNothing, .roundTrip), (.refusesEverything, .roundTrip), (.writesNoStatus, .roundTrip),
             (.writesAnotherSerial, .roundTrip),
         ] as [(FaultyCodec.Fault, WireFormatVerifier.Check)]

@@ -228,7 +228,7 @@ import Testing
         #expect(try network.error().message == "won")
     }
 
-    @Test func familyThatFailsHandsOverAtOnceAndTheMostTellingErrorIsReported() throws {
+    @Test func familyThatFailsHandsOverAtOnceAndTheMostInformativeErrorIsReported() throws {
         let network = Network(Self.both) { $0.addressFamilies = .preferIPv6 }
         network.dial()
         network.fail(0, ECONNREFUSED)

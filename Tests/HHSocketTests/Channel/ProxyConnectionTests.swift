@@ -172,7 +172,7 @@ import Testing
 
     // MARK: What fails
 
-    @Test(arguments: kinds) func wrongAndMissingCredentialsAreToldApart(kind: Proxy.Kind) async throws {
+    @Test(arguments: kinds) func wrongAndMissingCredentialsAreDistinguished(kind: Proxy.Kind) async throws {
         let server = try await MockServer(.echo)
         let proxy = try await TestProxy(kind) { $0.credentials = Self.credentials }
         let wrong = Proxy.Credentials(user: "me", password: "sesame")
@@ -199,14 +199,14 @@ import Testing
         try await eventually("the end of the connection") { proxy.connectionCount == 0 }
     }
 
-    @Test(arguments: kinds) func serverThatTheProxyCannotReachIsTold(kind: Proxy.Kind) async throws {
+    @Test(arguments: kinds) func serverThatTheProxyCannotReachIsReported(kind: Proxy.Kind) async throws {
         let proxy = try await TestProxy(kind)
         let server = try await MockServer.closedEndpoint()
         let failure = try await self.proxyFailure(self.configuration(server, proxy.proxy()))
         #expect(failure.reason == .serverUnreachable)
     }
 
-    @Test(arguments: kinds) func proxyThatClosesIsTold(kind: Proxy.Kind) async throws {
+    @Test(arguments: kinds) func proxyThatClosesIsReported(kind: Proxy.Kind) async throws {
         let proxy = try await TestProxy(kind) { $0.answer = .close }
         let server = Endpoint(host: "db.invalid", port: 7_000)
         let failure = try await self.proxyFailure(self.configuration(server, proxy.proxy()))
@@ -258,7 +258,7 @@ import Testing
         #expect(error.message.contains(": the proxy: \(host) has no address"), "\(error.message)")
     }
 
-    @Test(arguments: kinds) func attemptThatIsGivenUpLeavesTheProxy(kind: Proxy.Kind) async throws {
+    @Test(arguments: kinds) func attemptThatIsGivenUpDisconnectsFromTheProxy(kind: Proxy.Kind) async throws {
         let proxy = try await TestProxy(kind) { $0.answer = .silence }
         let socket = Socket(
             configuration: self.configuration(Endpoint(host: "db.invalid", port: 7_000), proxy.proxy())

@@ -125,7 +125,7 @@ import Testing
         )
     }
 
-    @Test func resolverThatFindsTheOtherFamilyAloneLeavesTheServersFoundBefore() {
+    @Test func resolverThatFindsTheOtherFamilyAloneKeepsTheServersFoundBefore() {
         var machine = self.machine([Self.six], .onlyIPv6) { $0.resolverTimeout = .seconds(10) }
         _ = machine.connect(now: self.start)
         #expect(

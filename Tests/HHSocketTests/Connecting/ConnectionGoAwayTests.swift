@@ -49,10 +49,10 @@ import Testing
 
     // MARK: When the successor is made
 
-    @Test func callLeavesAtOnceForAnotherServerAndTheOldConnectionDrainsThen() {
+    @Test func callIsSentAtOnceToAnotherServerAndTheOldConnectionDrainsThen() {
         var machine = self.ready()
         #expect(
-            self.goAway(&machine).texts == ["report a:1 sent a go-away, for 10.0 s: restart", "leave 1", "put off"]
+            self.goAway(&machine).texts == ["report a:1 sent a go-away, for 10.0 s: restart", "go-away 1", "put off"]
         )
         #expect(machine.state.description == "ready, a:1")
         #expect(machine.reconnectSooner(now: self.start).deeds == ["open 2 b:2"])
@@ -61,7 +61,7 @@ import Testing
         #expect(machine.nextDeadline == nil)
     }
 
-    @Test func idleClientLeavesAtARandomMomentWithinTheAnnouncedTime() throws {
+    @Test func idleClientSwitchesAtARandomMomentWithinTheAnnouncedTime() throws {
         var seconds: [Double] = []
         for seed in 0..<500 as Range<UInt64> {
             var machine = self.ready(seed: seed)
@@ -244,7 +244,7 @@ import Testing
 
     @Test func goAwayAfterAnAnswerThatSaidSoBringsWhatThatDidNotSay() throws {
         var machine = self.ready([serverA])
-        #expect(self.goAway(&machine, for: nil, isAnnounced: false).deeds == ["leave 1", "put off"])
+        #expect(self.goAway(&machine, for: nil, isAnnounced: false).deeds == ["go-away 1", "put off"])
         #expect(try #require(machine.nextDeadline) <= self.start + .seconds(1))
         #expect(self.goAway(&machine, for: nil, isAnnounced: false).isEmpty)
         _ = machine.reconnectSooner(now: self.start)
@@ -334,7 +334,7 @@ import Testing
     @Test func successorIsMadeWithinASecondWhenThereIsANetworkAgain() {
         var machine = self.ready()
         _ = machine.networkChanged(isReachable: false, now: self.start)
-        #expect(self.goAway(&machine).deeds == ["leave 1", "put off"])
+        #expect(self.goAway(&machine).deeds == ["go-away 1", "put off"])
         #expect(machine.nextDeadline == nil)
         #expect(machine.reconnectSooner(now: self.start).isEmpty)
         #expect(machine.networkChanged(isReachable: true, now: self.start).deeds == ["probe 1", "put off"])

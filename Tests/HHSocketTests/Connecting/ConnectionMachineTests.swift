@@ -310,7 +310,7 @@ import Testing
         var machine = self.ready(settings)
         let actions = machine.switchServer(to: serverB, now: self.now)
         #expect(
-            actions.deeds == ["leave 1", "part 1 connectionLost", "being made", "open 2 \(serverB)"]
+            actions.deeds == ["go-away 1", "part 1 connectionLost", "being made", "open 2 \(serverB)"]
         )
         _ = machine.connected(ConnectionID(number: 2), now: self.now)
         #expect(machine.current?.endpoint == serverB)

@@ -141,7 +141,7 @@ import Testing
         #expect(machine.nextDeadline == nil)
     }
 
-    @Test func connectionLostDuringTheHandshakeGoesOnWithTheNextServer() {
+    @Test func connectionLostDuringTheHandshakeContinuesWithTheNextServer() {
         var machine = self.machine { $0.handshake = LinkHandshake(timeout: .seconds(5), failure: "late") }
         _ = machine.connect(now: self.start)
         _ = machine.connected(self.id(1), now: self.start)
@@ -152,7 +152,7 @@ import Testing
 
     // MARK: The resolver
 
-    @Test func resolverIsAskedBeforeEachRoundAndItsFailureLeavesTheServersKnown() throws {
+    @Test func resolverIsAskedBeforeEachRoundAndAfterItsFailureTheServersAreKnown() throws {
         var machine = self.machine([serverA]) { $0.resolverTimeout = .seconds(10) }
         #expect(machine.connect(now: self.start).deeds == ["being made", "resolve 1"])
         #expect(machine.state.description == "looking for servers")
@@ -206,7 +206,7 @@ import Testing
         #expect(machine.nextDeadline == nil)
     }
 
-    @Test func lossDuringASwitchGoesOnWithWhatIsBeingMade() {
+    @Test func lossDuringASwitchContinuesWithWhatIsBeingMade() {
         var machine = self.ready()
         _ = machine.switchServer(to: nil, now: self.start)
         #expect(
@@ -229,7 +229,7 @@ import Testing
         )
     }
 
-    @Test func listThatLacksThePresentServerLeavesIt() {
+    @Test func listThatLacksThePresentServerCausesASwitch() {
         var machine = self.ready()
         #expect(machine.replaceServers(with: [serverA, serverC], now: self.start).isEmpty)
         #expect(machine.replaceServers(with: [serverC], now: self.start).deeds == ["open 2 c:3"])
@@ -396,7 +396,7 @@ import Testing
         }
     }
 
-    @Test func networkThatIsGoneLeavesAConnectionOnThisMachineAlone() {
+    @Test func networkThatIsGoneDoesNotAffectAConnectionOnThisMachine() {
         var machine = self.machine([self.local])
         _ = machine.connect(now: self.start)
         _ = machine.connected(self.id(1), now: self.start)

@@ -26,7 +26,7 @@ extension ConnectionMachine.Action {
         case .ready(let id, let endpoint): "ready \(id) \(endpoint)"
         case .part(let id, let error): "part \(id) \(error.code)"
         case .drain(let id): "drain \(id)"
-        case .goAway(let id): "leave \(id)"
+        case .goAway(let id): "go-away \(id)"
         case .reconnectDeferred: "put off"
         case .lost(let id, let error): "lost \(id) \(error.code)"
         case .beingMade: "being made"

@@ -76,7 +76,7 @@ private enum History {
         case connect(attempts: Int?), disconnect, switchServer(Endpoint?), setServers([Endpoint]), reconnectSooner
         case network(Bool, isFirst: Bool), background, foreground
         /// A notification from an attempt or a connection, which `choice` selects.
-        case leave, proved
+        case replace, proved
         case connected(choice: Int), failed(choice: Int), lost(choice: Int), shaken(HandshakeRefusal.Remedy?)
         case resolved([Endpoint]?), drained(choice: Int), alive
         case goAway(choice: Int, Duration?, [Endpoint], isAnnounced: Bool)
@@ -102,7 +102,7 @@ private enum History {
             case .background: "background"
             case .foreground: "foreground"
             case .alive: "alive"
-            case .leave: "leave"
+            case .replace: "replace"
             case .proved: "proved"
             case .timer: "timer"
             }
@@ -139,7 +139,7 @@ private enum History {
         case 82..<84: return .alive
         case 84..<92: return .time(.milliseconds(Int64.random(in: 0...20_000, using: &generator)))
         case 92..<100: return .timer
-        case 100..<104: return .leave
+        case 100..<104: return .replace
         case 104..<106: return .proved
         default:
             let time: Duration? = choice == 0 ? nil : .milliseconds(Int.random(in: 0...40_000, using: &generator))
@@ -308,17 +308,17 @@ private struct World {
             let isNew = !self.left.contains(id)
             let news = GoAway(reason: "restart", retryAfter: time, endpoints: others)
             actions = self.machine.goAway(id, news, isAnnounced: isAnnounced, now: self.now)
-            if id == self.ready, isNew != actions.contains(where: { $0.text == "leave \(id)" }) {
+            if id == self.ready, isNew != actions.contains(where: { $0.text == "go-away \(id)" }) {
                 return "a connection is left, and those above are told \(isNew ? "nothing" : "again")"
             }
         case .alive:
             if let ready = self.ready { self.machine.connectionIsAlive(ready) }
             actions = []
-        case .leave:
+        case .replace:
             guard let id = self.ready else { return nil }
             // A server that is about to end is left as for a call.
             self.away = [:]
-            actions = self.machine.leave(id, now: self.now)
+            actions = self.machine.replace(id, now: self.now)
         case .proved:
             guard let id = self.ready ?? self.machine.lastLost else { return nil }
             actions = self.machine.connectionIsProved(id, now: self.now)

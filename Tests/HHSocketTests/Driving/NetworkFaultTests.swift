@@ -120,7 +120,7 @@ import Darwin
         try await server.connection(1)
     }
 
-    @Test func resetIsToldWithTheSystemsReason() async throws {
+    @Test func resetIsReportedWithTheSystemsReason() async throws {
         let server = try await MockServer(.drop)
         let socket = Socket(configuration: self.configuration([server.endpoint]))
         let events = socket.events

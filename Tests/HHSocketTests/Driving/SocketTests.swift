@@ -29,7 +29,7 @@ import Testing
         func socket(_ socket: Socket, didReceiveCorrupt frame: Frame) { self.record("corrupt \(frame.serial)") }
     }
 
-    @Test func framesGoBothWaysAndTheDelegateIsToldInOrder() async throws {
+    @Test func framesGoBothWaysAndTheDelegateIsNotifiedInOrder() async throws {
         let server = try await MockServer(.glued(.echo, .echo.corrupted()))
         let socket = Socket(configuration: self.configuration(server.endpoint))
         let recorder = Recorder()
@@ -118,7 +118,7 @@ import Testing
     }
 
     /// An app that signs in by frames when a connection is ready has to do so on the next server too.
-    @Test func delegateIsToldOfASwitch() async throws {
+    @Test func delegateIsNotifiedOfASwitch() async throws {
         let servers = [try await MockServer(.echo), try await MockServer(.echo)]
         var configuration = self.configuration(servers[0].endpoint, servers[1].endpoint)
         configuration.callbackQueue = .socketThread
@@ -182,7 +182,7 @@ import Testing
         }
     }
 
-    @Test func socketLeavesAServerThatGoesAwayWithoutALookAtWhatItSays() async throws {
+    @Test func socketSwitchesFromAServerThatGoesAwayWithoutReadingWhatItSays() async throws {
         let servers = [try await MockServer(.echo), try await MockServer(.echo)]
         let socket = Socket(configuration: self.configuration(servers[0].endpoint, servers[1].endpoint))
         let events = socket.events

@@ -77,7 +77,7 @@ import Testing
         return requests?.withLockedValue { $0 } ?? 0
     }
 
-    @Test func driverIsToldThatTheGateHasReturned() async throws {
+    @Test func driverIsNotifiedThatTheGateHasReturned() async throws {
         #expect(try await self.requests(driverGoes: false) == 1)
     }
 

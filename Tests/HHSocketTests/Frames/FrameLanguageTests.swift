@@ -8,7 +8,7 @@ import Testing
 /// The encoding of frames into bytes.
 @Suite struct FrameLanguageTests {
     /// Whether the body itself is among the written buffers, without a copy.
-    private func leavesAsItIs(_ length: Int, isCopiedAgain: Bool) throws -> Bool {
+    private func isSentAsItIs(_ length: Int, isCopiedAgain: Bool) throws -> Bool {
         let rules = FrameRules(SocketConfiguration(servers: [Endpoint(host: "127.0.0.1", port: 1)]))
         var language = rules.language(customFields: nil, isCopiedAgain: isCopiedAgain)
         var bytes = SendBytes()
@@ -29,7 +29,7 @@ import Testing
 
     /// TLS and WebSockets copy all bytes again.
     @Test(arguments: [1, 16_384, 16_385, 65_536]) func longBodiesAreCopiedOnceAtMost(_ length: Int) throws {
-        #expect(try self.leavesAsItIs(length, isCopiedAgain: true) == (length > 16_384))
-        #expect(try !self.leavesAsItIs(length, isCopiedAgain: false))
+        #expect(try self.isSentAsItIs(length, isCopiedAgain: true) == (length > 16_384))
+        #expect(try !self.isSentAsItIs(length, isCopiedAgain: false))
     }
 }

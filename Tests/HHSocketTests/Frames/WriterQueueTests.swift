@@ -35,7 +35,7 @@ import Testing
         func failAll(_ error: SocketError) { self.queue.failAll(error) }
 
         /// Sends all frames that have room, and returns their serials.
-        func leave(upTo count: Int = .max) -> [UInt32] {
+        func sendAll(upTo count: Int = .max) -> [UInt32] {
             var serials: [UInt32] = []
             while let write = self.queue.popFirst(where: { _ in serials.count < count }) {
                 serials.append(write.frame.serial)
@@ -62,7 +62,7 @@ import Testing
             #expect(line.append(serial, FramePriority(rawValue: priority)))
         }
         #expect(line.bytes == 40)
-        #expect(line.leave(upTo: 3) == [2, 1, 3])
+        #expect(line.sendAll(upTo: 3) == [2, 1, 3])
         #expect(line.bytes == 10)
         #expect(!line.isEmpty)
     }
@@ -72,7 +72,7 @@ import Testing
         #expect(line.append(1, length: 1_000))
         #expect(!line.append(2, length: 1))
         #expect(!line.append(3, length: .max, limit: .max))
-        #expect(line.leave() == [1])
+        #expect(line.sendAll() == [1])
         #expect(line.append(4, length: 60))
         #expect(line.append(5, length: 40))
         #expect(!line.append(6, length: 1))
@@ -88,7 +88,7 @@ import Testing
         #expect(line.count == 900)
         #expect(line.bytes == 1_000)
         #expect(line.code(1) == .cancelled)
-        #expect(line.leave() == (0..<100).map { $0 * 10 })
+        #expect(line.sendAll() == (0..<100).map { $0 * 10 })
         #expect(line.isEmpty)
         #expect(line.bytes == 0)
         // Sent frames are not affected.
@@ -102,10 +102,10 @@ import Testing
         let write = PendingWrite(Frame(type: 16, serial: 7), .default)
         queue.cancel(write)
         let ends = NIOLockedValueBox<[SocketError.Code]>([])
-        let goesOn = write.begin { end in
+        let continues = write.begin { end in
             if case .failure(let error) = end { ends.withLockedValue { $0.append(error.code) } }
         }
-        #expect(!goesOn)
+        #expect(!continues)
         #expect(ends.withLockedValue { $0 } == [.cancelled])
         #expect(queue.isEmpty)
     }

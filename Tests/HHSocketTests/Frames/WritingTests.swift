@@ -103,7 +103,7 @@ import Testing
 
     // MARK: No room
 
-    @Test func writersWaitForRoomAndLeaveInOrder() async throws {
+    @Test func writersWaitForRoomAndAreSentInOrder() async throws {
         let server = try await self.sleepingServer()
         let socket = self.socket(server, WritePolicy(highWaterMark: 100_000))
         try await self.connect(socket)

@@ -12,7 +12,7 @@ import Testing
     }
 
     /// Builds with exactly the version that all places name show that it suffices.
-    @Test func everyPlaceNamesTheSameSwift() throws {
+    @Test func everyFileNamesTheSameSwift() throws {
         let needed = try self.version(in: "Package.swift", after: "// swift-tools-version: ")
         #expect(!needed.isEmpty)
         for manifest in [

@@ -75,14 +75,14 @@ import Testing
         for length in 0...bytes.count {
             let (sha1, sha256) = (ByTheBook.sha1(bytes[..<length]), ByTheBook.sha256(bytes[..<length]))
             // Different places for each length, so that all are covered in the end.
-            for place in Set([0, 1, 63, 64, 65, length] + Array(stride(from: length % 7, through: length, by: 7)))
-            where place <= length {
-                let second = place + (length - place) / 2
-                let parts = [bytes[..<place], bytes[place..<second], bytes[second..<length]]
+            for cut in Set([0, 1, 63, 64, 65, length] + Array(stride(from: length % 7, through: length, by: 7)))
+            where cut <= length {
+                let second = cut + (length - cut) / 2
+                let parts = [bytes[..<cut], bytes[cut..<second], bytes[second..<length]]
                 for implementation in Self.implementations {
                     let isRight =
                         Self.sha1(parts, implementation) == sha1 && Self.sha256(parts, implementation) == sha256
-                    #expect(isRight, "\(length) bytes, split at \(place) and \(second)")
+                    #expect(isRight, "\(length) bytes, split at \(cut) and \(second)")
                 }
             }
         }
@@ -100,7 +100,7 @@ import Testing
         }
     }
 
-    @Test func aCopyGoesOnByItself() {
+    @Test func aCopyContinuesByItself() {
         let bytes = Self.input(200)
         var (sha1, sha256) = (SHA1(), SHA256())
         bytes[..<100].withUnsafeBytes {
@@ -121,9 +121,9 @@ import Testing
     @Test func moreMayComeAfterADigest() {
         let bytes = Self.input(130)
         var hash = SHA256()
-        for place in bytes.indices {
-            bytes[place...place].withUnsafeBytes { hash.update($0) }
-            #expect(hash.finalize() == ByTheBook.sha256(bytes[...place]))
+        for cut in bytes.indices {
+            bytes[cut...cut].withUnsafeBytes { hash.update($0) }
+            #expect(hash.finalize() == ByTheBook.sha256(bytes[...cut]))
         }
     }
 

@@ -100,7 +100,7 @@ import Testing
         #expect(self.interval(after: [self.unanswered(10, 50)]) == .seconds(210))
     }
 
-    @Test func garbageNeitherTrapsNorLeavesTheLimits() {
+    @Test func garbageNeitherTrapsNorExceedsTheLimits() {
         var generator = SeededGenerator(seed: 7)
         let durations: [Duration] = [
             .seconds(Int64.max), .seconds(Int64.min), .zero, .nanoseconds(1), .seconds(210), .seconds(270),

@@ -83,7 +83,7 @@ import Testing
         #expect(now == self.at(10 + 3 * Int64(misses + 1)))
     }
 
-    @Test func clockStandsStillWhileOurBytesCannotLeave() {
+    @Test func clockStandsStillWhileOurBytesCannotBeSent() {
         var monitor = self.monitor()
         #expect(monitor.tick(now: self.at(10)) == .ping)
         monitor.writeIsBlocked(now: self.at(13))
@@ -182,7 +182,7 @@ import Testing
         #expect(monitor.probe(now: self.at(16), misses: 0) == .peerIsDead(silentFor: .seconds(16)))
     }
 
-    @Test func silenceOfAPeerThatShouldPingStandsStillWhileOurBytesCannotLeave() {
+    @Test func silenceOfAPeerThatShouldPingStandsStillWhileOurBytesCannotBeSent() {
         var monitor = self.monitor(canPing: false)
         monitor.writeIsBlocked(now: self.at(15))
         #expect(monitor.tick(now: self.at(16)) == nil)
@@ -295,7 +295,7 @@ import Testing
         #expect(monitor.nextDeadline == self.at(1_016))
     }
 
-    @Test func probeOfASuspendedReaderIsMadeWhenItGoesOn() {
+    @Test func probeOfASuspendedReaderIsMadeWhenItContinues() {
         var monitor = self.monitor()
         monitor.suspendReading()
         #expect(monitor.probe(now: self.at(1)) == nil)
@@ -397,7 +397,7 @@ import Testing
         #expect(monitor.connectionLost() == .init(isAnswered: false, testedInterval: .seconds(10)))
     }
 
-    @Test func lossLongAfterTheIntervalTellsNothingAboutIt() {
+    @Test func lossLongAfterTheIntervalSaysNothingAboutIt() {
         var monitor = self.monitor()
         #expect(monitor.tick(now: self.at(12)) == .ping)
         #expect(monitor.connectionLost() == .init(isAnswered: false))

@@ -80,7 +80,7 @@ import Testing
         }
     }
 
-    @Test func aStreamThatGoesOnBehindItsEndIsRefused() throws {
+    @Test func aStreamThatContinuesBehindItsEndIsRefused() throws {
         let compressed = try Oracle.compress([1, 2, 3])
         #expect(throws: Zlib.Failure.malformed("1 bytes follow its end")) {
             try self.inflate(compressed + [0], limit: 100)

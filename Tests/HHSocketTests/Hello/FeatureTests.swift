@@ -26,7 +26,7 @@ import Testing
         #expect(!Agreement(version: 1, features: [.compression, .idempotency]).has(.idempotency))
     }
 
-    @Test func formatsHaveHelloWhereTheirTypesLeaveRoomAndTheirAnswersHaveAStatus() throws {
+    @Test func formatsHaveHelloWhereTheirTypesHaveRoomAndTheirAnswersHaveAStatus() throws {
         #expect(WireFormat.standard.supportsHello)
         #expect(WireFormat.plain.supportsHello)
         #expect(WireFormat.tgcd.supportsHello)

@@ -14,7 +14,7 @@ enum InboxFlaw: CaseIterable {
     case handledWhenTaken
     case releasedReaderHandlesNothing
     case drainedReaderHandlesNothing
-    case costWithoutPlace
+    case costWithoutSlot
     case endDropsElements
     case cancelKeepsElements
     case cancelledHoldStays
@@ -52,7 +52,7 @@ struct InboxModel {
     static func memory(of number: Int) -> Int { number % 5 * 100 }
 
     func cost(of numbers: [Int]) -> Int {
-        numbers.reduce(0) { $0 + Self.memory(of: $1) + (self.flaw == .costWithoutPlace ? 0 : 128) }
+        numbers.reduce(0) { $0 + Self.memory(of: $1) + (self.flaw == .costWithoutSlot ? 0 : 128) }
     }
 
     /// The bytes that an account is charged.

@@ -183,14 +183,14 @@ private struct InboxWorld {
         func line(_ inbox: Inbox<Number>) -> [ObjectIdentifier] {
             inbox.state.withLockedValue { $0.waiting.map { ObjectIdentifier($0.reader) } }
         }
-        let (before, place) = (line(self.inbox), self.events.withLockedValue { $0.count })
+        let (before, count) = (line(self.inbox), self.events.withLockedValue { $0.count })
         let readers = self.readers.map { ObjectIdentifier($0) }
         body(&self)
         let after = Set(line(self.inbox))
         let served = before.filter { !after.contains($0) }.compactMap { served in
             readers.firstIndex(of: served)
         }
-        self.events.withLockedValue { $0.insert(contentsOf: served.map { "reader \($0) is served" }, at: place) }
+        self.events.withLockedValue { $0.insert(contentsOf: served.map { "reader \($0) is served" }, at: count) }
     }
 
     private mutating func wait(_ number: Int) async -> String? {

@@ -48,14 +48,14 @@ import Testing
         #expect(decoder.bufferedBytes == 0)
     }
 
-    @Test(arguments: [0, 1, 65_536, 65_537, 200_000]) func lineLeavesWholeWithItsDelimiter(length: Int) throws {
+    @Test(arguments: [0, 1, 65_536, 65_537, 200_000]) func lineIsSentWholeWithItsDelimiter(length: Int) throws {
         var (language, out) = (LineLanguage(delimiter: .crlf), SendBytes())
         let payload = ByteBuffer(bytes: (0..<length).map { UInt8(truncatingIfNeeded: $0) | 0x40 })
         #expect(language.cost(of: LineUnit(payload)) == length + 2)
         var outgoing = language.begin(LineUnit(payload), into: &out)
         #expect((outgoing == nil) == (length <= 65_536))
         while var rest = outgoing {
-            let piece = language.next(of: &rest, limit: 65_536, into: &out)
+            let piece = language.nextPiece(of: &rest, limit: 65_536, into: &out)
             outgoing = piece == .end ? nil : rest
             // The line must not be interrupted.
             #expect(piece == .end || piece == .more)

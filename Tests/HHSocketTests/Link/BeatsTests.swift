@@ -44,7 +44,7 @@ import Testing
     }
 
     /// Pings continue as beats that expect no answer.
-    @Test func pingsGoOnWhileNoAnswerCanBeRead() {
+    @Test func pingsContinueWhileNoAnswerCanBeRead() {
         let policy = HeartbeatPolicy(interval: .seconds(10), replyTimeout: .seconds(3), misses: 0)
         let monitor = HeartbeatMonitor(policy, interval: .seconds(10), canPing: true, now: self.start)
         var beats = Beats(monitor: monitor, now: self.start)
@@ -160,7 +160,7 @@ import Testing
     @Test func stubsCostNothingForLong() {
         var line = WaitingLine<Int>()
         for number in 0..<1_000 { line.append(number, .default, cost: 1) }
-        for _ in 0..<900 { line.leave(cost: 1) { $0 < 900 } }
+        for _ in 0..<900 { line.makeStub(cost: 1) { $0 < 900 } }
         #expect(line.count == 100)
         #expect(line.length <= 2 * 100 + 64)
         #expect(line.popFirst(unless: { $0 < 900 }) == 900)

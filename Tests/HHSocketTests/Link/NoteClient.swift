@@ -26,7 +26,7 @@ final class NoteClient: DriverHost, TurnHost, @unchecked Sendable {
     private let configuration: SocketConfiguration
     private var connection: NoteConnection?
     /// Whether the server is being left, and gets no new notes.
-    private var isLeaving = false
+    private var isGoingAway = false
     private var waiting = WaitingLine<Note>(maximumCount: 4)
     private var holds = ReadingHolds()
     /// Every link that was ever made.
@@ -79,7 +79,7 @@ final class NoteClient: DriverHost, TurnHost, @unchecked Sendable {
     // MARK: Sending
 
     private func send(_ note: Note, _ priority: FramePriority, in turn: inout Turn) {
-        if let link = self.connection?.link, !self.isLeaving, self.waiting.isEmpty {
+        if let link = self.connection?.link, !self.isGoingAway, self.waiting.isEmpty {
             switch link.send(note, priority, in: &turn) {
             case .sent: return self.note { $0.outcomes[note.text] = "sent" }
             case .queued: return self.note { $0.outcomes[note.text] = "queued" }
@@ -94,7 +94,7 @@ final class NoteClient: DriverHost, TurnHost, @unchecked Sendable {
     }
 
     private func sendWaiting(in turn: inout Turn) {
-        guard let link = self.connection?.link, !self.isLeaving else { return }
+        guard let link = self.connection?.link, !self.isGoingAway else { return }
         while let note = self.waiting.popFirst(unless: { _ in false }) {
             let taken = link.send(note, in: &turn)
             self.note { $0.outcomes[note.text] = taken == .sent ? "sent" : "queued" }
@@ -120,14 +120,14 @@ final class NoteClient: DriverHost, TurnHost, @unchecked Sendable {
 
     fileprivate func isReady(_ connection: NoteConnection, in turn: inout Turn) {
         self.connection = connection
-        self.isLeaving = false
+        self.isGoingAway = false
         self.sendWaiting(in: &turn)
     }
 
     func connectionChanged(_ change: ConnectionChange, in turn: inout Turn) {
         switch change {
         case .goingAway:
-            self.isLeaving = true
+            self.isGoingAway = true
         case .lost(_, let error):
             self.connection = nil
             self.note { $0.lost.append(error) }

@@ -123,7 +123,7 @@ struct NoteLanguage: LinkLanguage {
         bytes.gathered.writeImmutableBuffer(note.body)
     }
 
-    mutating func next(of outgoing: inout Outgoing<Note>, limit: Int, into bytes: inout SendBytes) -> Piece {
+    mutating func nextPiece(of outgoing: inout Outgoing<Note>, limit: Int, into bytes: inout SendBytes) -> Piece {
         let body = outgoing.unit.body
         let length = min(self.partLength, limit, body.readableBytes - outgoing.sent)
         let isLast = outgoing.sent + length == body.readableBytes

@@ -108,7 +108,7 @@ import Testing
     }
 
     /// ``SendBufferTests`` covers the order, which here depends on the kernels' buffers.
-    @Test func largeBlobsThatLeaveInPartsArriveWhole() async throws {
+    @Test func largeBlobsThatAreSentInPartsArriveWhole() async throws {
         let server = try await NoteServer.start()
         try await self.withClient([server.endpoint]) { client in
             try await self.connect(client, to: server)
@@ -313,7 +313,7 @@ import Testing
 
     // MARK: Suspended reading
 
-    @Test func suspendedReadingIsCountedAndBeatsGoOn() async throws {
+    @Test func suspendedReadingIsCountedAndBeatsContinue() async throws {
         let time = ManualTime()
         let server = try await NoteServer.start(time: SocketTime(time)) { _, now in
             Beats(theirSilence: .seconds(20), now: now)

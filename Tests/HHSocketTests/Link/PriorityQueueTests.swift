@@ -43,8 +43,8 @@ import Testing
                 case 0..<6:
                     let priority = Float(Int.random(in: 0...6, using: &generator)) / 6
                     queue.append(number, FramePriority(rawValue: priority))
-                    let place = model.firstIndex { $0.priority < priority } ?? model.endIndex
-                    model.insert((priority, number), at: place)
+                    let position = model.firstIndex { $0.priority < priority } ?? model.endIndex
+                    model.insert((priority, number), at: position)
                 case 6..<9:
                     let expected = model.isEmpty ? nil : model.removeFirst().number
                     let first = queue.first

@@ -85,7 +85,7 @@ import Testing
         #expect(self.buffer.sharedBytes == 0)
     }
 
-    @Test mutating func unitLeavesAtOnceWhereNothingWaits() {
+    @Test mutating func unitIsSentAtOnceWhereNothingWaits() {
         #expect(self.append(.text("one"), isOpen: true) == .sent)
         #expect(self.buffer.isEmpty)
         #expect(self.buffer.bytes.count == 9)
@@ -107,7 +107,7 @@ import Testing
         #expect(self.append(.blob(9_000, lane: 1)) == .queued)
     }
 
-    @Test mutating func blobsOfOnePriorityTakeTurnsAndAHigherOneGoesFirst() {
+    @Test mutating func blobsOfOnePriorityAlternateAndAHigherOneGoesFirst() {
         _ = self.append(.blob(3_000, lane: 1))
         _ = self.append(.blob(2_000, lane: 2))
         _ = self.append(.text("low"), .low)
@@ -139,7 +139,7 @@ import Testing
         #expect(self.buffer.bytes.count == 0)
     }
 
-    @Test func largeBuffersLeaveInOrderAlsoIfOthersAreAddedWhileTheyAreTaken() {
+    @Test func largeBuffersAreSentInOrderAlsoIfOthersAreAddedWhileTheyAreTaken() {
         var bytes = SendBytes()
         var parts: [String] = []
         for number in 1...3 { bytes.append(ByteBuffer(string: "\(number)")) }
@@ -152,7 +152,7 @@ import Testing
     }
 
     /// Large buffers are passed on unchanged, between the gathered bytes.
-    @Test func bytesLeaveInTheOrderInWhichTheyWereGiven() {
+    @Test func bytesAreSentInTheOrderInWhichTheyWereGiven() {
         var bytes = SendBytes()
         bytes.gathered.writeString("a")
         let large = ByteBuffer(string: "large")
@@ -190,14 +190,14 @@ extension SendBytes {
     private struct Small: TurnHandler {
         let number: Int
         let record: Record
-        static func run(at place: UnsafeMutableRawPointer) { place.takeHandler(Self.self).run() }
+        static func run(at pointer: UnsafeMutableRawPointer) { pointer.takeHandler(Self.self).run() }
         func run() { self.record.order.append(self.number) }
     }
 
     private struct Large: TurnHandler {
         let small: Small
         let padding: (UInt64, UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0, 0)
-        static func run(at place: UnsafeMutableRawPointer) { place.takeHandler(Self.self).small.run() }
+        static func run(at pointer: UnsafeMutableRawPointer) { pointer.takeHandler(Self.self).small.run() }
     }
 
     @Test func handlersOfAnySizeRunInOrderAndAreReleased() {

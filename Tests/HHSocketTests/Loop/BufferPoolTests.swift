@@ -4,7 +4,7 @@ import NIOCore
 import Testing
 
 @Suite struct BufferPoolTests {
-    private func place(_ buffer: ByteBuffer) -> UnsafeRawPointer? {
+    private func address(_ buffer: ByteBuffer) -> UnsafeRawPointer? {
         buffer.withVeryUnsafeBytes { $0.baseAddress }
     }
 
@@ -19,8 +19,8 @@ import Testing
 
     @Test func memoryIsUsedAgainOnceItIsFree() {
         let pool = BufferPool()
-        let first = self.place(self.use(pool, Array(repeating: 1, count: 4_000)))
-        #expect(self.place(self.use(pool, Array(repeating: 2, count: 3_000))) == first)
+        let first = self.address(self.use(pool, Array(repeating: 1, count: 4_000)))
+        #expect(self.address(self.use(pool, Array(repeating: 2, count: 3_000))) == first)
     }
 
     @Test func bytesThatAreKeptStay() {
@@ -40,7 +40,7 @@ import Testing
         let pool = BufferPool(maximumBytes: 100_000)
         // All buffers are in use, so all differ.
         let kept = (0..<30).map { self.use(pool, Array(repeating: UInt8($0), count: 4_096)) }
-        #expect(Set(kept.map(self.place)).count == 30)
+        #expect(Set(kept.map(self.address)).count == 30)
         #expect(pool.bytes == 24 * 4_096)
         // This buffer is too large to be kept.
         _ = self.use(pool, Array(repeating: 1, count: 300_000))

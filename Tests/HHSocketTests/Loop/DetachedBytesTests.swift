@@ -31,7 +31,7 @@ import Testing
     @Test func bodiesForAPeerThatReadsAreNotCopied() throws {
         var pinned = PinnedBytes()
         let slice = try self.slice(20_000)
-        let left = pinned.leaving(slice, isSlow: false, bytesSent: 0)
+        let left = pinned.bodyForChannel(slice, isSlow: false, bytesSent: 0)
         #expect(left.storageCapacity == 256 << 10)
         #expect(pinned.bytes == 256 << 10)
         pinned.taken(19_999)
@@ -40,7 +40,7 @@ import Testing
         #expect(pinned.bytes == 0)
         // Their own memory is not pinned.
         let own = ByteBuffer(repeating: 1, count: 20_000)
-        let leftOwn = pinned.leaving(own, isSlow: true, bytesSent: 20_000)
+        let leftOwn = pinned.bodyForChannel(own, isSlow: true, bytesSent: 20_000)
         #expect(leftOwn.storageCapacity == own.storageCapacity)
         #expect(pinned.bytes == 0)
     }
@@ -48,7 +48,7 @@ import Testing
     @Test func bodiesForASlowPeerAreCopied() throws {
         var pinned = PinnedBytes()
         for number in 0..<100 {
-            let left = pinned.leaving(try self.slice(20_000), isSlow: true, bytesSent: number * 20_000)
+            let left = pinned.bodyForChannel(try self.slice(20_000), isSlow: true, bytesSent: number * 20_000)
             #expect(left.storageCapacity <= 40_000)
         }
         #expect(pinned.bytes == 0)
@@ -60,7 +60,7 @@ import Testing
         let read = ByteBuffer(repeating: 7, count: 256 << 10)
         for index in 0..<3 {
             let slice = try self.slice(64 << 10, at: index * (64 << 10), of: read)
-            let left = pinned.leaving(slice, isSlow: true, bytesSent: index * (64 << 10))
+            let left = pinned.bodyForChannel(slice, isSlow: true, bytesSent: index * (64 << 10))
             #expect(left.storageCapacity == read.storageCapacity)
         }
         #expect(pinned.bytes == read.storageCapacity)
@@ -88,13 +88,13 @@ import Testing
         let (body, length) = (ByteBuffer(repeating: 7, count: 16 << 20), 64 << 10)
         for index in 0..<64 {
             let slice = try self.slice(length, at: index * length, of: body)
-            let left = pinned.leaving(slice, isSlow: true, bytesSent: index * length)
+            let left = pinned.bodyForChannel(slice, isSlow: true, bytesSent: index * length)
             // They are not copied: the body is there as long as any of them waits.
             #expect(left.storageCapacity == body.storageCapacity)
         }
         #expect(pinned.bytes == body.storageCapacity)
         let other = try self.slice(20_000)
-        _ = pinned.leaving(other, isSlow: false, bytesSent: 64 * length)
+        _ = pinned.bodyForChannel(other, isSlow: false, bytesSent: 64 * length)
         #expect(pinned.bytes == body.storageCapacity + 256 << 10)
         pinned.taken(64 * length)
         #expect(pinned.bytes == 256 << 10)
@@ -174,7 +174,7 @@ import Testing
     }
 
     /// Each takes a place in a queue, although it has no byte.
-    @Test func emptyItemsAreChargedForTheirPlaces() throws {
+    @Test func emptyItemsAreChargedForTheirSlots() throws {
         var server = ServerSide()
         let id = try server.open(50)
         for _ in 0..<1_000 { server.receive(Frame(type: FrameType.item, serial: 50)) }
@@ -220,7 +220,7 @@ import Testing
         var server = ServerSide(terms)
         let ids = try (50..<60 as Range<UInt32>).map { try server.open($0) }
         for id in ids {
-            while server.streams.send(id, try self.slice(100)) == .goOn {}
+            while server.streams.send(id, try self.slice(100)) == .proceed {}
             server.streams.answer(id, payload: try self.slice(100))
         }
         server.streams.detachWaiting()
@@ -296,7 +296,7 @@ import Testing
     /// Each takes a place in a queue, and at the end of a connection an allocation of its own, although it has a byte
     /// or none.
     @Test(arguments: [0, 1], [false, true])
-    func tinyMessagesAreChargedForTheirPlaces(length: Int, isLast: Bool) async throws {
+    func tinyMessagesAreChargedForTheirSlots(length: Int, isLast: Bool) async throws {
         let (account, count) = (CountingAccount(), 200)
         let inbox = WebSocketInbox(account: account) {}
         for _ in 0..<count { inbox.append(WebSocketMessage(.binary, try self.slice(length)), isLast: isLast) }

@@ -179,7 +179,7 @@ import Testing
     }
 
     /// Bytes are lent where they become the application's, or where the call that they are passed to ends with them.
-    @Test func bytesAreLentAtFewPlaces() throws {
+    @Test func bytesAreLentByFewFiles() throws {
         let lending = try Self.sources().filter { !$0.path.hasPrefix("HHSocketLink/Wire/") }
             .map { (path: $0.path, count: $0.text.matches(of: /\.lend\(\)/).count) }
             .filter { $0.count > 0 }
@@ -192,7 +192,7 @@ import Testing
         #expect(Dictionary(uniqueKeysWithValues: lending.map { ($0.path, $0.count) }) == expected)
     }
 
-    @Test func aPropertyIsTold() {
+    @Test func aPropertyIsReported() {
         for (line, name) in [
             ("    private var held: [ByteBuffer] = []", "held"),
             ("        package private(set) var payload: ByteBuffer", "payload"),

@@ -46,14 +46,14 @@ import Testing
             buffer.withUnsafeReadableBytes { Int(bitPattern: $0.baseAddress) }
         }
         for index in readers.indices { for _ in 0..<4 { _ = readers[index].read(1 << 20) } }
-        var places: Set<Int> = []
+        var addresses: Set<Int> = []
         for number in 0..<10 {
             let (buffer, room) = readers[number % 2].read(1 << 20)
             #expect(room == 256 << 10)
-            places.insert(address(buffer))
+            addresses.insert(address(buffer))
             buffers.put(buffer)
         }
-        #expect(places.count == 1)
+        #expect(addresses.count == 1)
         // A retained buffer is not overwritten.
         let kept = readers[0].read(1 << 20).buffer
         buffers.put(kept)
@@ -82,15 +82,15 @@ import Testing
         let first = readers.indices.map { readers[$0].read(16) }
         #expect(first.allSatisfy { $0.room == 256 })
         #expect(Set(first.map { address($0.buffer) }).count == readers.count)
-        var places: Set<Int> = []
+        var addresses: Set<Int> = []
         for _ in 0..<3 {
             for index in readers.indices {
                 let (buffer, room) = readers[index].read(16)
                 #expect(room == 2 << 10)
-                places.insert(address(buffer))
+                addresses.insert(address(buffer))
                 buffers.put(buffer)
             }
         }
-        #expect(places.count == 1)
+        #expect(addresses.count == 1)
     }
 }

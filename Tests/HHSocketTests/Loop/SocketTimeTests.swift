@@ -95,7 +95,7 @@ import Testing
     }
 
     /// More jobs than run in one turn, each of which makes another: the loop pauses after a turn.
-    @Test func jobsGoOnThoughTheClockStandsStill() async throws {
+    @Test func jobsContinueThoughTheClockStandsStill() async throws {
         let executor = SocketExecutor(self.loop)
         let count = NIOLockedValueBox(0)
         await withDiscardingTaskGroup { group in
@@ -133,7 +133,7 @@ import Testing
         try await sleeper.value
     }
 
-    @Test func cancelledSleepLeavesNoAlarm() async throws {
+    @Test func cancelledSleepHasNoAlarm() async throws {
         let time = self.time
         let sleeper = Task { try await SocketTime(time).sleep(for: .seconds(60)) }
         try await eventually("the alarm") { time.untilNextAlarm != nil }

@@ -48,11 +48,11 @@ import Testing
         ids.shuffle(using: &random)
         for (index, id) in ids.dropLast(10).enumerated() {
             table.remove(id)
-            #expect(table.occupiedPlaces <= 4 * (100_000 - index) + 64)
+            #expect(table.occupiedSlots <= 4 * (100_000 - index) + 64)
         }
         #expect(table.count == 10)
         #expect(due(&table, at: .distantFuture).count == 10)
-        #expect(table.occupiedPlaces == 0)
+        #expect(table.occupiedSlots == 0)
     }
 
     @Test mutating func randomHistoriesKeepEveryTimerOnce() {

@@ -7,7 +7,7 @@ import Testing
 private func path(_ name: String) -> NetworkPath { NetworkPath(isReachable: true, name: name) }
 
 @Suite struct ManualNetworkMonitorTests {
-    @Test func everyObserverIsToldThePresentPathAndEachThatFollows() async throws {
+    @Test func everyObserverIsNotifiedOfThePresentPathAndEachThatFollows() async throws {
         let monitor = ManualNetworkMonitor()
         #expect(monitor.path == NetworkPath(isReachable: true))
         var early = monitor.paths().makeAsyncIterator()

@@ -84,15 +84,15 @@ import Testing
     @Test func orderAndWhatIsNoWayOutDoNotMatter() {
         let way = NetworkSnapshot.WayOut(interface: "eth0", router: "192.0.2.1")
         let before = self.path(self.loopback, self.ethernet, by: way)
-        var turned = self.ethernet
-        turned.addresses.reverse()
+        var reversed = self.ethernet
+        reversed.addresses.reverse()
         // For example the host's end of a container's cable, and a bridge without members.
         let cable = NetworkSnapshot.Interface(name: "veth1", addresses: ["fe80::5"])
         let bridge = NetworkSnapshot.Interface(name: "br0", isRunning: false, addresses: ["172.17.0.1"])
-        #expect(self.path(bridge, cable, turned, self.loopback, by: way) == before)
+        #expect(self.path(bridge, cable, reversed, self.loopback, by: way) == before)
     }
 
-    @Test func nameHasTheRouterSoThatOneNATIsToldFromAnother() {
+    @Test func nameHasTheRouterSoThatOneNATIsDistinguishedFromAnother() {
         let way = NetworkSnapshot.WayOut(interface: "eth0", router: "192.0.2.1")
         #expect(self.path(self.ethernet, by: way).name == "eth0 via 192.0.2.1")
         #expect(self.path(self.ethernet, by: .init(interface: "wg0")).name == "wg0")

@@ -129,7 +129,7 @@ import Testing
         try await server.connection(1)
     }
 
-    @Test func networkThatGoesLeavesALiveConnectionAndAServerOnThisMachineAlone() async throws {
+    @Test func networkThatGoesAffectsNeitherALiveConnectionNorAServerOnThisMachine() async throws {
         let servers = [try await MockServer(.drop), try await MockServer(.drop)]
         let monitor = ManualNetworkMonitor(self.wifi)
         let sockets = [

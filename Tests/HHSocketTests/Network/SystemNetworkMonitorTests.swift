@@ -12,7 +12,7 @@ private func path(_ name: String) -> NetworkPath { NetworkPath(isReachable: true
 private final class System: Sendable {
     private struct State {
         var path = NetworkPath(isReachable: true, name: "first")
-        var tell: [@Sendable (NetworkPath) -> Void] = []
+        var report: [@Sendable (NetworkPath) -> Void] = []
         var cancelled = 0
     }
 
@@ -26,27 +26,27 @@ private final class System: Sendable {
 
     private let state = NIOLockedValueBox(State())
 
-    var watched: Int { self.state.withLockedValue { $0.tell.count } }
+    var watched: Int { self.state.withLockedValue { $0.report.count } }
     var cancelled: Int { self.state.withLockedValue { $0.cancelled } }
 
     func makeMonitor() -> SystemNetworkMonitor {
-        SystemNetworkMonitor { _, tell in
+        SystemNetworkMonitor { _, report in
             let path = self.state.withLockedValue { state in
-                state.tell.append(tell)
+                state.report.append(report)
                 return state.path
             }
-            tell(path)
+            report(path)
             return Watcher(self)
         }
     }
 
     /// All watchers report it, even cancelled ones, which may have begun a report before.
     func change(_ path: NetworkPath, on monitor: SystemNetworkMonitor) {
-        let tell = self.state.withLockedValue { state in
+        let report = self.state.withLockedValue { state in
             state.path = path
-            return state.tell
+            return state.report
         }
-        monitor.perform { for tell in tell { tell(path) } }
+        monitor.perform { for report in report { report(path) } }
     }
 }
 
@@ -68,7 +68,7 @@ private final class System: Sendable {
         #expect(system.cancelled == 1)
     }
 
-    @Test func onlyAnotherPathIsToldAndNoWordOfAWatcherThatWasCancelled() async throws {
+    @Test func onlyAnotherPathIsReportedAndNoWordOfAWatcherThatWasCancelled() async throws {
         let system = System()
         let monitor = system.makeMonitor()
         _ = try await first(of: monitor.paths(), "the present path")
@@ -109,7 +109,7 @@ private final class System: Sendable {
         #expect(system.cancelled == 1)
     }
 
-    @Test func realSystemTellsItsPath() async throws {
+    @Test func realSystemReportsItsPath() async throws {
         let monitor = SystemNetworkMonitor(watching: watchSystemPath)
         _ = try await first(of: monitor.paths(), "the present path")
         try await eventually("the end") { !monitor.isWatching }

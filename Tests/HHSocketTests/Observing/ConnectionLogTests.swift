@@ -51,7 +51,7 @@ import Testing
         )
     }
 
-    @Test func switchesTheNetworkAndTheAppsLifeAreToldToo() {
+    @Test func switchesTheNetworkAndTheAppsLifeAreReportedToo() {
         let lines = self.lines(
             .trace,
             .switched(from: self.a, to: self.b),

@@ -10,7 +10,7 @@ import Testing
 
 /// The log and the metrics of a socket over real TCP.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ObservabilityTests {
-    @Test func logAndMetricsTellTheStoryOfALoss() async throws {
+    @Test func logAndMetricsReportALoss() async throws {
         let server = try await MockServer(.echo)
         server.on(17, .close)
         let metrics = TestMetrics()

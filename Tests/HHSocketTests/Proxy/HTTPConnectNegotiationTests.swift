@@ -91,7 +91,7 @@ import Testing
         #expect(self.negotiated("HTTP/1.1 \(status)\r\nConte", closes: true).end == .failed(reason))
     }
 
-    @Test func authenticationIsToldApart() {
+    @Test func authenticationIsDistinguished() {
         let credentials = Proxy.Credentials(user: "me", password: "secret")
         let basic = "HTTP/1.1 407 Proxy Authentication Required\r\nproxy-authenticate: basic realm=\"x\"\r\n\r\n"
         let others =

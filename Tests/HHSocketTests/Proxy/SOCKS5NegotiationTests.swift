@@ -163,7 +163,7 @@ import Testing
             (255, .refused(255), "does not define"),
         ] as [(UInt8, ProxyFailure.Reason, String)]
     )
-    func replyIsToldInWords(code: UInt8, reason: ProxyFailure.Reason, words: String) throws {
+    func replyIsReportedInWords(code: UInt8, reason: ProxyFailure.Reason, words: String) throws {
         let negotiation = try #require(SOCKS5Negotiation(to: Endpoint(host: "a", port: 1), credentials: nil))
         // Without the address, since some proxies close after the code.
         let result = negotiate(negotiation, [[5, 0, 5, code]])

@@ -18,7 +18,7 @@ import Testing
         #expect(families.order([]) == [])
     }
 
-    @Test func familyThatIsMissingLeavesTheOther() {
+    @Test func familyThatIsMissingDoesNotAffectTheOther() {
         #expect(AddressFamilies.preferIPv6.order(["192.0.2.1", "192.0.2.2"]) == ["192.0.2.1", "192.0.2.2"])
         #expect(AddressFamilies.preferIPv4.order(["::1"]) == ["::1"])
         #expect(AddressFamilies.onlyIPv6.order(["192.0.2.1"]) == [])

@@ -105,7 +105,7 @@ import Testing
         #expect(firsts.count == 3)
     }
 
-    @Test(arguments: [true, false]) func listThatIsFoundAgainKeepsThePlaceOfTheNextRound(keepsStart: Bool) {
+    @Test(arguments: [true, false]) func listThatIsFoundAgainKeepsThePositionOfTheNextRound(keepsStart: Bool) {
         var generator = self.generator
         var list = self.list()
         list.passOver(serverA)

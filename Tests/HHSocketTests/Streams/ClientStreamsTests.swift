@@ -10,7 +10,7 @@ import Testing
     @Test func aStreamRunsFromItsOpeningToItsAnswer() {
         var client = ClientSide()
         let id = client.open(50)
-        #expect(client.streams.send(id, ByteBuffer(string: "a")) == .goOn)
+        #expect(client.streams.send(id, ByteBuffer(string: "a")) == .proceed)
         client.streams.finish(id)
         #expect(client.streams.send(id, ByteBuffer(string: "b")) == .over)
         #expect(client.frames().summary == ["1000 50 200 0", "8 50 200 1", "end 50"])
@@ -213,7 +213,7 @@ import Testing
         #expect(client.streams.canOpen == false)
     }
 
-    @Test func itIsToldWhetherAnItemHasMoved() {
+    @Test func itIsReportedWhetherAnItemHasMoved() {
         var client = ClientSide()
         let id = client.open(50)
         _ = client.frames()
@@ -251,9 +251,9 @@ import Testing
         let ids = (0..<many).map { client.open(50 + $0) }
         _ = client.frames()
         // The first has no credit left, and its next item waits.
-        #expect(client.streams.send(ids[0], ByteBuffer(repeating: 1, count: 984)) == .goOn)
+        #expect(client.streams.send(ids[0], ByteBuffer(repeating: 1, count: 984)) == .proceed)
         #expect(client.streams.send(ids[0], ByteBuffer(repeating: 1, count: 984)) == .wait)
-        for id in ids.dropFirst() { #expect(client.streams.send(id, ByteBuffer(repeating: 1, count: 100)) == .goOn) }
+        for id in ids.dropFirst() { #expect(client.streams.send(id, ByteBuffer(repeating: 1, count: 100)) == .proceed) }
         let serials = client.frames().map(\.serial)
         #expect(serials == (0..<many).map { 50 + $0 })
         #expect(client.streams.waitingBytes < 2_000)

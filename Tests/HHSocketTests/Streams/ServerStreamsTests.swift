@@ -319,7 +319,7 @@ import Testing
     @Test func anAnswerComesAfterTheItemsThatWait() throws {
         var server = ServerSide(StreamTerms(client: StreamWindows(stream: 100)))
         let id = try server.open(50)
-        #expect(server.streams.send(id, ByteBuffer(repeating: 1, count: 84)) == .goOn)
+        #expect(server.streams.send(id, ByteBuffer(repeating: 1, count: 84)) == .proceed)
         #expect(server.streams.send(id, ByteBuffer(repeating: 1, count: 10)) == .wait)
         server.streams.answer(id, payload: ByteBuffer(string: "done"))
         #expect(server.streams.send(id, ByteBuffer()) == .over)
@@ -370,7 +370,7 @@ import Testing
         server.streams.inputClosed()
         #expect(server.ends() == [.inputClosed])
         #expect(server.frames().isEmpty)
-        #expect(server.streams.send(ended, ByteBuffer()) == .goOn)
+        #expect(server.streams.send(ended, ByteBuffer()) == .proceed)
         server.streams.answer(down)
         #expect(server.frames().summary == ["1000 51 206 0", "1000 52 200 0"])
     }

@@ -86,8 +86,8 @@ enum GoldenStream {
     @Test func itemsAreTheseBytes() {
         var client = ClientStreams()
         let id = client.open(type: 1_000, serial: 50, kind: .clientStreaming, now: self.start)
-        #expect(client.send(id, ByteBuffer(string: "hello")) == .goOn)
-        #expect(client.send(id, ByteBuffer()) == .goOn)
+        #expect(client.send(id, ByteBuffer(string: "hello")) == .proceed)
+        #expect(client.send(id, ByteBuffer()) == .proceed)
         _ = client.next(now: self.start)
         #expect(self.encoded(client.next(now: self.start), .request) == bytes(hex: GoldenStream.item))
         #expect(self.encoded(client.next(now: self.start), .request) == bytes(hex: GoldenStream.emptyItem))

@@ -178,8 +178,8 @@ enum StreamHistory {
         guard UInt64(world.client.waitingBytes) <= room, UInt64(world.server.waitingBytes) <= room else {
             throw Broken("more waits to be sent than is promised")
         }
-        let places = 400 + 8 * (world.client.count + world.server.count + world.calls.count + world.pushes.count)
-        guard world.client.occupiedPlaces <= places, world.server.occupiedPlaces <= places else {
+        let limit = 400 + 8 * (world.client.count + world.server.count + world.calls.count + world.pushes.count)
+        guard world.client.occupiedSlots <= limit, world.server.occupiedSlots <= limit else {
             throw Broken("places are not given back")
         }
     }
@@ -267,7 +267,7 @@ enum StreamHistory {
         for window in [world.client.sendWindow, world.server.sendWindow] where window.isMostlyUsed {
             throw Broken("credit was not given back: \(window)")
         }
-        guard world.client.occupiedPlaces <= 200, world.server.occupiedPlaces <= 200 else {
+        guard world.client.occupiedSlots <= 200, world.server.occupiedSlots <= 200 else {
             throw Broken("places were not given back")
         }
     }

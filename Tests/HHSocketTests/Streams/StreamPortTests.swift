@@ -30,9 +30,9 @@ import Testing
         // Before the opening nothing is known of the connection.
         #expect(port.put(long, isCompressed: nil) {} == .wait(ticket: 1))
         port.open(compression: CompressionPolicy(minimumLength: 50, level: 3), allowance: 1_000)
-        #expect(port.put(short, isCompressed: nil) {} == .goOn)
+        #expect(port.put(short, isCompressed: nil) {} == .proceed)
         #expect(port.put(long, isCompressed: nil) {} == .compress(level: 3))
-        #expect(port.put(long, isCompressed: true) {} == .goOn)
+        #expect(port.put(long, isCompressed: true) {} == .proceed)
         port.finish {}
         #expect(port.put(short, isCompressed: nil) {} == .finished)
         port.end { _ in }
@@ -43,7 +43,7 @@ import Testing
 /// A mistake of the connection, or of the account.
 enum PortFlaw: CaseIterable {
     case aVisitIsLost
-    case goOnIsForgotten
+    case unblockingIsForgotten
     case theLastItemIsLost
     case aReleaseIsLost
     case endForgetsSenders
@@ -53,15 +53,15 @@ enum PortFlaw: CaseIterable {
 private struct PortWorld {
     /// Accepts items until it has no place.
     private struct Machine: ItemMachine {
-        var places = 0
+        var room = 0
         var allowance: UInt64 = 0
         var sent: [Int] = []
         var taken = ItemReceipt()
 
         mutating func send(_ id: StreamID, _ payload: ByteBuffer, isCompressed: Bool) -> SendResult {
             self.sent.append(payload.getInteger(at: payload.readerIndex) ?? -1)
-            self.places -= 1
-            return self.places > 0 ? .goOn : .wait
+            self.room -= 1
+            return self.room > 0 ? .proceed : .wait
         }
 
         mutating func took(_ id: StreamID, _ receipt: ItemReceipt, now: NIODeadline) { self.taken += receipt }
@@ -111,7 +111,7 @@ private struct PortWorld {
             freeItem: 50,
             largestRoom: 1_000
         )
-        self.machine.places = 3
+        self.machine.room = 3
         self.machine.allowance = 500
         self.port.open(compression: nil, allowance: 500)
     }
@@ -142,7 +142,7 @@ private struct PortWorld {
         payload.writeRepeatingByte(0, count: [0, 100, 400][Int.random(in: 0..<3, using: &self.random)])
         let mayWait = Bool.random(using: &self.random)
         switch self.port.put(payload, isCompressed: false, mayWait: mayWait, visit: { self.isVisitDue = true }) {
-        case .goOn: self.accepted.append(self.last)
+        case .proceed: self.accepted.append(self.last)
         case .wait(let ticket):
             guard mayWait else { return "an item waits that must not" }
             self.accepted.append(self.last)
@@ -182,16 +182,16 @@ private struct PortWorld {
             if case .handler(let handler) = sender { handler(nil) }
         }
         if self.flaw == .theLastItemIsLost, settled.count > 1 { self.machine.sent.removeLast() }
-        if self.machine.places <= 0 { self.isBlocked = true }
+        if self.machine.room <= 0 { self.isBlocked = true }
     }
 
     /// The connection accepts items again.
     private mutating func accept() {
         guard self.isBlocked else { return }
         self.isBlocked = false
-        self.machine.places = Int.random(in: 1...4, using: &self.random)
-        if self.flaw == .goOnIsForgotten, self.last % 4 == 0 { return }
-        self.port.goOn()
+        self.machine.room = Int.random(in: 1...4, using: &self.random)
+        if self.flaw == .unblockingIsForgotten, self.last % 4 == 0 { return }
+        self.port.unblock()
         self.settle()
     }
 

@@ -24,13 +24,13 @@ import Testing
     private func order(_ scheduler: inout StreamScheduler, _ count: Int = 100) -> [String] {
         (0..<count).compactMap { _ in
             scheduler.next().map { departure in
-                let goesOn = departure.frame.type & FrameType.continuesFlag != 0
-                return "\(departure.frame.serial)\(goesOn ? "+" : "")"
+                let continues = departure.frame.type & FrameType.continuesFlag != 0
+                return "\(departure.frame.serial)\(continues ? "+" : "")"
             }
         }
     }
 
-    @Test func lanesOfAPriorityTakeTurnsFrameByFrame() {
+    @Test func lanesOfAPriorityAlternateFrameByFrame() {
         var scheduler = self.scheduler()
         for serial in [50, 51, 52] as [UInt32] { scheduler.sendPlain(self.free(150_000), serial: serial) }
         #expect(self.order(&scheduler) == ["50+", "51+", "52+", "50+", "51+", "52+", "50", "51", "52"])
@@ -38,7 +38,7 @@ import Testing
         #expect(scheduler.waitingBytes == 0)
     }
 
-    @Test func itemsAndWhatCostsNothingTakeTurns() {
+    @Test func itemsAndWhatCostsNothingAlternate() {
         var scheduler = self.scheduler()
         let lane = scheduler.open(nil, serial: 50, priority: .default, window: 1 << 20)
         scheduler.append(self.item(150_000), to: lane)
@@ -136,24 +136,24 @@ import Testing
         let streams = (0..<2).map { StreamID(key: SlotKey(index: UInt32($0), generation: 0)) }
         let lanes = streams.map { scheduler.open($0, serial: 50 + $0.key.index, priority: .default, window: 2_000) }
         scheduler.append(self.item(900), to: lanes[0])
-        #expect(scheduler.mayGoOn(lanes[0]) == true)
+        #expect(scheduler.mayProceed(lanes[0]) == true)
         scheduler.append(self.item(200), to: lanes[1])
         // The credit reaches for both, but the queue is full.
-        #expect(scheduler.mayGoOn(lanes[1]) == false)
-        #expect(scheduler.hasGoingOn == false)
+        #expect(scheduler.mayProceed(lanes[1]) == false)
+        #expect(scheduler.hasUnblocked == false)
         _ = scheduler.next()
-        #expect(scheduler.takeGoingOn() == [streams[1]])
+        #expect(scheduler.takeUnblocked() == [streams[1]])
         _ = scheduler.next()
         scheduler.append(self.item(3_000), to: lanes[0])
-        #expect(scheduler.mayGoOn(lanes[0]) == false)
+        #expect(scheduler.mayProceed(lanes[0]) == false)
         _ = self.order(&scheduler)
-        #expect(scheduler.hasGoingOn == false)
+        #expect(scheduler.hasUnblocked == false)
         _ = scheduler.grant(10_000, to: lanes[0])
         _ = self.order(&scheduler)
-        #expect(scheduler.takeGoingOn() == [streams[0]])
+        #expect(scheduler.takeUnblocked() == [streams[0]])
     }
 
-    @Test func manyThatComeAndGoLeaveNothing() {
+    @Test func manyThatComeAndGoKeepNothing() {
         var scheduler = self.scheduler(100)
         let first = scheduler.open(nil, serial: 49, priority: .default, window: 1_000)
         scheduler.append(self.item(84), to: first)
@@ -163,14 +163,14 @@ import Testing
             let lane = scheduler.open(nil, serial: serial, priority: .default, window: 1_000)
             scheduler.append(self.item(50), to: lane)
             scheduler.sendCredit(1, of: lane)
-            _ = scheduler.mayGoOn(lane)
+            _ = scheduler.mayProceed(lane)
             scheduler.close(lane)
-            #expect(scheduler.occupiedPlaces <= 256)
+            #expect(scheduler.occupiedSlots <= 256)
         }
         #expect(scheduler.laneCount == 1)
     }
 
-    @Test func aPlainPayloadThatIsDroppedTellsWhetherItHasBegun() {
+    @Test func aPlainPayloadThatIsDroppedReportsWhetherItHasBegun() {
         var scheduler = self.scheduler()
         #expect(scheduler.dropPlain(serial: 50) == .nothing)
         scheduler.sendPlain(self.free(70_000), serial: 50)

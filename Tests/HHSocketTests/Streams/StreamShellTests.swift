@@ -32,7 +32,7 @@ import Testing
         #expect(world.shell.count == 0)
     }
 
-    @Test func itemsAreSentOnceTheOpeningHasBegunToLeave() throws {
+    @Test func itemsAreSentOnceTheSendingOfTheOpeningHasBegun() throws {
         let world = try ClientWorld()
         world.turn { turn in
             let (party, id) = world.enter(1, "one")
@@ -88,7 +88,7 @@ import Testing
         _ = try channel.finish()
     }
 
-    @Test func aBurstIsLimitedAndGoesOnOnceThereIsRoom() throws {
+    @Test func aBurstIsLimitedAndContinuesOnceThereIsRoom() throws {
         let log = Log()
         let channel = EmbeddedChannel()
         let (loop, link) = try embeddedLink(channel)
@@ -102,11 +102,11 @@ import Testing
         }
         loop.enter { turn in
             let first = shell.tend(in: &turn)
-            #expect(first && log.lines.count == 3 && shell.wantsRoom && link.tellsOfRoom)
+            #expect(first && log.lines.count == 3 && shell.wantsRoom && link.reportsRoom)
             let second = shell.tend(in: &turn)
             #expect(second && log.lines.count == 4 && shell.wantsRoom)
             let third = shell.tend(in: &turn)
-            #expect(!third && !shell.wantsRoom && !link.tellsOfRoom)
+            #expect(!third && !shell.wantsRoom && !link.reportsRoom)
         }
         shell.abandon()
         _ = try channel.finish()
@@ -158,12 +158,12 @@ private final class Side: StreamSide {
 
     init(_ log: Log) { self.log = log }
 
-    func received(whole frame: Frame, in turn: inout Turn) {
+    func receivedPayload(_ frame: Frame, in turn: inout Turn) {
         self.log.lines.append("whole \(frame.serial)")
         self.onWhole(&turn)
     }
 
-    func received(broken failure: PayloadFailure, type: UInt32, serial: UInt32, in turn: inout Turn) {
+    func receivedBrokenPayload(_ failure: PayloadFailure, type: UInt32, serial: UInt32, in turn: inout Turn) {
         self.log.lines.append("broken \(serial)")
     }
 

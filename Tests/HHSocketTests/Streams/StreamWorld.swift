@@ -194,7 +194,7 @@ struct StreamWorld: ~Copyable {
             }
             let item = Self.item(stream.serial, stream.up.accepted.count, isUp: true, length)
             switch self.client.send(stream.client, item) {
-            case .goOn: self.streams[index].up.accepted.append(length)
+            case .proceed: self.streams[index].up.accepted.append(length)
             case .wait:
                 self.streams[index].up.accepted.append(length)
                 self.streams[index].up.maySend = false
@@ -208,7 +208,7 @@ struct StreamWorld: ~Copyable {
             else { return }
             let item = Self.item(stream.serial, stream.down.accepted.count, isUp: false, length)
             switch self.server.send(id, item) {
-            case .goOn: self.streams[index].down.accepted.append(length)
+            case .proceed: self.streams[index].down.accepted.append(length)
             case .wait:
                 self.streams[index].down.accepted.append(length)
                 self.streams[index].down.maySend = false
@@ -524,7 +524,7 @@ struct StreamWorld: ~Copyable {
             switch action {
             case .item(let id, let item):
                 try self.receivedItem(item, try self.index(id, isUp: false), isUp: false)
-            case .goOn(let id):
+            case .unblock(let id):
                 let index = try self.index(id, isUp: false)
                 guard !self.streams[index].up.maySend else { throw Broken("told to go on without having waited") }
                 self.streams[index].up.maySend = true
@@ -570,7 +570,7 @@ struct StreamWorld: ~Copyable {
                 guard stream.hasFinished, stream.up.arrived == stream.up.accepted.count else {
                     throw Broken("\(stream.serial): the end has passed items")
                 }
-            case .goOn(let id):
+            case .unblock(let id):
                 let index = try self.index(id, isUp: true)
                 guard !self.streams[index].down.maySend else { throw Broken("told to go on without having waited") }
                 self.streams[index].down.maySend = true

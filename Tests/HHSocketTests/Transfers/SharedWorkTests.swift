@@ -28,14 +28,14 @@ import Testing
     }
 
     @Test func workThatAnotherThreadHasBegunIsAwaited() {
-        let (begun, mayGoOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+        let (begun, mayContinue) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
         let work = self.work {
             begun.signal()
-            mayGoOn.wait()
+            mayContinue.wait()
         }
         DispatchQueue.global().async { work.begin() }
         begun.wait()
-        DispatchQueue.global().async { mayGoOn.signal() }
+        DispatchQueue.global().async { mayContinue.signal() }
         #expect(work.finish() == 7)
         #expect(self.count.withLockedValue { $0 } == 1)
     }

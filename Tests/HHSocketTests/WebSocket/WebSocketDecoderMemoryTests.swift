@@ -11,7 +11,7 @@ import Testing
         (0..<length).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ number) }
     }
 
-    private static func place(_ buffer: ByteBuffer) -> UnsafeRawPointer? {
+    private static func address(_ buffer: ByteBuffer) -> UnsafeRawPointer? {
         buffer.withVeryUnsafeBytes { $0.baseAddress }
     }
 
@@ -35,11 +35,11 @@ import Testing
         let bytes = (0..<64).flatMap { Decoded.frame(0x82, Self.payload($0, 16)) }
         let messages = Decoded.decode([bytes]).inputs
         #expect(messages.count == 64)
-        let places = messages.compactMap { message -> UnsafeRawPointer? in
-            if case .message(_, let payload) = message { Self.place(payload) } else { nil }
+        let addresses = messages.compactMap { message -> UnsafeRawPointer? in
+            if case .message(_, let payload) = message { Self.address(payload) } else { nil }
         }
-        #expect(zip(places, places.dropFirst()).allSatisfy { $1 - $0 == 16 })
-        #expect(places.count == 64)
+        #expect(zip(addresses, addresses.dropFirst()).allSatisfy { $1 - $0 == 16 })
+        #expect(addresses.count == 64)
     }
 
     /// A message that is kept for long keeps no more memory than its own.

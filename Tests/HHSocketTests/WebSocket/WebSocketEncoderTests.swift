@@ -38,7 +38,7 @@ import Testing
         }
     }
 
-    @Test func streamsLeaveInMessagesThatGatewaysPassOn() throws {
+    @Test func streamsAreSentInMessagesThatGatewaysPassOn() throws {
         var encoder = WebSocketEncoder(role: .server, account: nil)
         let payload = ByteBuffer(bytes: (0..<150_000).map { UInt8(truncatingIfNeeded: $0 &* 13) })
         var bytes = ByteBuffer()

@@ -99,9 +99,9 @@ import Testing
             #expect(try decoder.next() == nil)
             #expect(decoder.bufferedBytes == rest)
             // Writing to a shared buffer moves it.
-            let place = read.withUnsafeReadableBytes { $0.baseAddress }
+            let address = read.withUnsafeReadableBytes { $0.baseAddress }
             read.writeInteger(UInt8(0))
-            #expect(read.withUnsafeReadableBytes { $0.baseAddress } == place)
+            #expect(read.withUnsafeReadableBytes { $0.baseAddress } == address)
             decoder.append(ByteBuffer(bytes: Self.frame(0x89, [9], to: role).dropFirst(rest)))
             #expect(try decoder.next() == .ping(ByteBuffer(bytes: [9])))
         }

@@ -120,7 +120,7 @@ import Testing
         }
     }
 
-    @Test func aChecksumGoesOnWhereAnotherEnded() {
+    @Test func aChecksumContinuesWhereAnotherEnded() {
         var random = SeededGenerator(seed: 4)
         let bytes = random.bytes(1_000)
         bytes.withUnsafeBytes { whole in

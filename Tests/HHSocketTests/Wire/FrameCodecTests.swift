@@ -96,7 +96,7 @@ import Testing
         arguments: [
             (.takesBytesOfNoFrame, "has taken 3 bytes and returned no frame"),
             (.inventsFrames, "without taking any bytes"),
-            (.leavesItsBytes, "without taking any bytes"),
+            (.keepsItsBytes, "without taking any bytes"),
             (.writesToTheBytes, "has changed the bytes"),
         ] as [(FaultyCodec.Fault, String)],
         uses
@@ -165,7 +165,7 @@ import Testing
             (.writesNothing, "has written nothing for"), (.refusesEverything, "it is broken"),
         ] as [(FaultyCodec.Fault, String)]
     )
-    func framesThatCannotBeEncodedAreTold(fault: FaultyCodec.Fault, message: String) throws {
+    func framesThatCannotBeEncodedAreReported(fault: FaultyCodec.Fault, message: String) throws {
         let format = try WireFormat.faulty(fault)
         let frame = Frame(type: 101, serial: 50)
         let encoder = FrameEncoder(direction: .request, format: format)
@@ -226,7 +226,7 @@ import Testing
     @Test(
         arguments: [
             (.writesNothing, "written nothing"), (.refusesEverything, "it is broken"),
-            (.leavesItsBytes, "without taking"),
+            (.keepsItsBytes, "without taking"),
             (.writesAnotherSerial, "decoded as frame type 0 serial 1"), (.waitsForEver, "the beginning of a frame"),
             (.writesNoStatus, "a server's ping (frame type 0 serial 5 status 0 0 B) is encoded, but then decoded as"),
         ] as [(FaultyCodec.Fault, String)]

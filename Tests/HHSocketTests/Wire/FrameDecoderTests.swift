@@ -172,7 +172,7 @@ import Testing
     }
 
     @Test(arguments: DecoderSetup.all)
-    func aLargeFrameThatCameInPiecesLeavesNoLargeBufferBehind(_ setup: DecoderSetup) {
+    func aLargeFrameThatCameInPiecesKeepsNoLargeBuffer(_ setup: DecoderSetup) {
         let frames = randomFrames(payloadLengths: [1 << 20], direction: setup.direction, seed: 5)
         let stream = FrameEncoder(direction: setup.direction).encode(frames)
         var decoder = setup.decoder()

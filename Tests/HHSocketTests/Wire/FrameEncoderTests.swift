@@ -46,7 +46,7 @@ import Testing
         #expect(payload == ByteBuffer(string: "hello"))
     }
 
-    @Test func aRequestHasNoPlaceForAStatus() {
+    @Test func aRequestHasNoFieldForAStatus() {
         let encoder = FrameEncoder(direction: .request)
         let one = Frame(type: 1000, serial: 50, status: .ok)
         let other = Frame(type: 1000, serial: 50, status: .draining)

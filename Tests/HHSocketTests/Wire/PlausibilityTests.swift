@@ -47,7 +47,7 @@ import Testing
     }
 
     @Test(arguments: setups)
-    func theHeaderAloneTellsSoThatNoPayloadIsWaitedFor(_ setup: DecoderSetup) {
+    func theHeaderAloneSaysSoThatNoPayloadIsWaitedFor(_ setup: DecoderSetup) {
         let header =
             FrameEncoder(direction: setup.direction, format: setup.format)
             .encode([Frame(type: .max, serial: 51, payload: ByteBuffer(repeating: 1, count: 1_000))])

@@ -227,7 +227,7 @@ import Testing
         #expect(try WireFormat(json: format.json.utf8) == format)
     }
 
-    @Test func pingsOfSMPPAreToldFromTheirAnswers() throws {
+    @Test func pingsOfSMPPAreDistinguishedFromTheirAnswers() throws {
         let format = try WireFormat(json: Self.smpp.utf8)
         let ping = Frame(type: 0x15, serial: 7)
         #expect(format.isServerPing(ping))

@@ -83,8 +83,8 @@ import Testing
             $0.heartbeat = .init(type: 0, pingedBy: .both)
             $0.response = [.type(), .serial(), .length()]
         },
-        Nonsense(.pingLooksLikeAnswer) { $0.heartbeat = .init(type: 0, pingedBy: .both, pingStatus: .ok) },
-        Nonsense(.pingLooksLikeAnswer) {
+        Nonsense(.pingResemblesAnswer) { $0.heartbeat = .init(type: 0, pingedBy: .both, pingStatus: .ok) },
+        Nonsense(.pingResemblesAnswer) {
             $0.heartbeat = .init(type: 0, pingedBy: .both)
             $0.okStatus = 0
         },
@@ -324,7 +324,7 @@ import Testing
             (.mars, "clientVersion", 5, ["4 bytes"]), (.standard, "sessionID", 4, ["sessionID", "none"]),
         ] as [(WireFormat, String, Int, [String])]
     )
-    func wrongNamesAndWidthsAreToldApart(format: WireFormat, name: String, width: Int, texts: [String]) {
+    func wrongNamesAndWidthsAreDistinguished(format: WireFormat, name: String, width: Int, texts: [String]) {
         let error = #expect(throws: SocketError.self) {
             try format.customFields([name: [UInt8](repeating: 1, count: width)])
         }

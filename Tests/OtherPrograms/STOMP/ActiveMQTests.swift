@@ -176,7 +176,7 @@ struct ActiveMQTests {
         #expect(events.current.agreements.count == 1)
     }
 
-    @Test func errorIsTold() async throws {
+    @Test func errorIsReported() async throws {
         let (client, events) = try self.connect()
         let subscription = try client.subscribe(to: self.queue.destination, headers: ["selector": "(("])
         let error = try await subscription.failure()

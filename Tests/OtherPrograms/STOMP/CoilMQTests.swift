@@ -105,10 +105,10 @@ struct CoilMQTests {
         for number in 1...3 {
             try await events.opened(number)
             for subscription in subscriptions { try await subscription.waitUntilConfirmed() }
-            for place in [self.queue.destination, topic] {
+            for destination in [self.queue.destination, topic] {
                 // Each arrives once: the second is not a copy of the first.
-                try await client.send("\(number)", to: place, receipt: true)
-                try await client.send("end of \(number)", to: place, receipt: true)
+                try await client.send("\(number)", to: destination, receipt: true)
+                try await client.send("end of \(number)", to: destination, receipt: true)
             }
             for subscription in subscriptions {
                 #expect(try await subscription.next(2).map(\.text) == ["\(number)", "end of \(number)"])

@@ -86,7 +86,7 @@ extension RabbitMQTests {
             #expect(objects[2]["body"] as? String == "in")
         }
 
-        @Test(arguments: ["client", "client-individual"]) func countLeavesTheRest(ack: String) async throws {
+        @Test(arguments: ["client", "client-individual"]) func countKeepsTheRest(ack: String) async throws {
             let queue = TestQueue()
             let client = try await RabbitMQ.shared.client()
             try await client.sendAll(["1", "2", "3", "4", "5"], to: queue.destination)
@@ -113,7 +113,7 @@ extension RabbitMQTests {
             #expect(!"\(outcome)".contains("SECRET"))
         }
 
-        @Test func errorOfTheBrokerIsToldByBothCommands() async throws {
+        @Test func errorOfTheBrokerIsReportedByBothCommands() async throws {
             let url = try await RabbitMQ.shared.url()
             for options in [["send", url, "/nonsense/x", "--receipt"], ["subscribe", url, "/nonsense/x"]] {
                 let outcome = try await Command.run(["stomp"] + options + Self.user)

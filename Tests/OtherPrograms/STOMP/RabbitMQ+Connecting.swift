@@ -128,7 +128,7 @@ extension RabbitMQTests {
             try await node.control("add_user", user, "restricted")
             try await node.control("set_permissions", user, ".*", "^(allowed|amq.default)", "^allowed")
             for door in Broker.Door.allCases {
-                let isTold = door == .stomp || door == .stompTLS
+                let isReported = door == .stomp || door == .stompTLS
                 let (client, events) = try node.clientWithEvents(door) { configuration in
                     configuration.credentials = { STOMPCredentials(login: user, passcode: "restricted") }
                 }
@@ -138,7 +138,7 @@ extension RabbitMQTests {
                 let second = try client.subscribe(to: queues[1].destination)
                 let error = try await forbidden.failure()
                 #expect(error.code == .brokerError, "\(error)")
-                #expect(error.brokersWord?.message == (isTold ? "access_refused" : nil), "\(error)")
+                #expect(error.brokersWord?.message == (isReported ? "access_refused" : nil), "\(error)")
                 let late = try await socketError { () async throws(SocketError) in
                     try await forbidden.waitUntilConfirmed()
                 }
@@ -160,14 +160,14 @@ extension RabbitMQTests {
                     try await client.send("x", to: "/topic/forbidden", receipt: true)
                 }
                 #expect(refused.code == .connectionLost && refused.delivery == .sentUnknown, "\(refused)")
-                #expect(refused.brokersWord?.message == (isTold ? "access_refused" : nil), "\(refused)")
-                #expect(refused.message.contains("access to exchange 'amq.topic'") == isTold, "\(refused)")
+                #expect(refused.brokersWord?.message == (isReported ? "access_refused" : nil), "\(refused)")
+                #expect(refused.message.contains("access to exchange 'amq.topic'") == isReported, "\(refused)")
                 for (subscription, queue) in [(first, queues[0]), (second, queues[1])] {
                     try await client.send("hello again", to: queue.destination, receipt: true)
                     #expect(try await subscription.next().text == "hello again")
                 }
                 try await events.waitUntilOpen()
-                #expect(events.current.agreements.count <= (isTold ? 5 : 9))
+                #expect(events.current.agreements.count <= (isReported ? 5 : 9))
                 for queue in queues { #expect(try await node.queues()[queue.name]?.consumers == 1) }
                 try await client.disconnect()
             }

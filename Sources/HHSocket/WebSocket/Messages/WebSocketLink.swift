@@ -16,7 +16,7 @@ public import NIOCore
 ///
 /// For calls with answers over WebSocket pass the URL to a `SocketClient` of HHSocketRPC.
 public final class WebSocketLink: ConnectionControl {
-    private let core: MessageLink<WebSocketDialect>
+    private let link: MessageLink<WebSocketDialect>
 
     public convenience init(configuration: Configuration) {
         self.init(configuration, in: nil)
@@ -24,42 +24,42 @@ public final class WebSocketLink: ConnectionControl {
 
     /// - Parameter world: The clock, network and chance; nil: the system's.
     package init(_ configuration: Configuration, in world: DriverWorld?) {
-        self.core = MessageLink(WebSocketDialect(configuration), in: world)
-        self.core.session.delegation.setOwner(self)
+        self.link = MessageLink(WebSocketDialect(configuration), in: world)
+        self.link.session.delegation.setOwner(self)
     }
 
     deinit {
-        self.core.driver.invalidate()
+        self.link.driver.invalidate()
     }
 
-    public var _driver: ControlledDriver { ControlledDriver(self.core.driver) }
+    public var _driver: ControlledDriver { ControlledDriver(self.link.driver) }
 
     /// The delegate, which is notified of events, and of messages from the next connection on; held weakly. Set it
     /// before ``connect()``.
     public var delegate: (any WebSocketLinkDelegate)? {
-        get { self.core.session.delegation.delegate }
-        set { self.core.session.delegation.setDelegate { [weak newValue] in newValue } }
+        get { self.link.session.delegation.delegate }
+        set { self.link.session.delegation.setDelegate { [weak newValue] in newValue } }
     }
 
     /// The messages that arrive on this link, over all its connections. There is one sequence: with several readers
     /// each message goes to one of them. It is empty while there is a ``delegate``, or a handler of
     /// ``setMessageHandler(_:)``, which has precedence over both.
-    public var messages: WebSocketMessages { WebSocketMessages(self.core.session.inbox) }
+    public var messages: WebSocketMessages { WebSocketMessages(self.link.session.inbox) }
 
     /// Ends ``messages`` once those that have arrived were read.
     package func finishMessages() {
-        self.core.session.inbox.finish()
+        self.link.session.inbox.finish()
     }
 
     /// A new stream of events, from now on, which keeps the latest 256 for its reader and ends with the link.
-    public var events: AsyncStream<Event> { self.core.session.makeEvents() }
+    public var events: AsyncStream<Event> { self.link.session.makeEvents() }
 
     /// Passes messages to `handler` instead of ``messages``, from the next connection on.
     ///
     /// The handler runs on the socket's thread, which it must not block: the fastest way, for short handlers. Messages
     /// that it sends are flushed together at the end of the read.
     public func setMessageHandler(_ handler: (@Sendable (WebSocketMessage) -> Void)?) {
-        self.core.session.setHandler(handler)
+        self.link.session.setHandler(handler)
     }
 
     /// Sends a message, and returns when its last byte was handed to the system. A loss after that is reported only by
@@ -74,7 +74,7 @@ public final class WebSocketLink: ConnectionControl {
     ///   `invalidArgument` (a text that is not UTF-8); `cancelled`; `notConnected` after ``disconnect()``; and the code
     ///   with which attempts stopped.
     public func send(_ message: WebSocketMessage) async throws(SocketError) {
-        try await self.core.send { WebSocketUnit(.message(message.wireKind), message.payload, outcome: $0) }
+        try await self.link.send { WebSocketUnit(.message(message.wireKind), message.payload, outcome: $0) }
     }
 
     /// Sends a message like ``send(_:)``, without waiting.
@@ -86,7 +86,7 @@ public final class WebSocketLink: ConnectionControl {
         _ message: WebSocketMessage,
         completion: (@Sendable (Result<Void, SocketError>) -> Void)?
     ) {
-        self.core.send(completion: completion) {
+        self.link.send(completion: completion) {
             WebSocketUnit(.message(message.wireKind), message.payload, outcome: $0)
         }
     }
@@ -104,10 +104,10 @@ public final class WebSocketLink: ConnectionControl {
         guard length <= WebSocketFrameHeader.maximumControlLength else {
             throw .invalid("a ping has \(length) bytes; at most 125 are allowed")
         }
-        let time = self.core.driver.configuration.time
+        let time = self.link.driver.configuration.time
         let began = time.now()
-        let (session, driver) = (self.core.session, self.core.driver)
-        try await self.core.wait { outcome in
+        let (session, driver) = (self.link.session, self.link.driver)
+        try await self.link.wait { outcome in
             driver.submit { session.ping(payload, outcome, in: &$0) }
         } cancel: { outcome in
             driver.submit { _ in session.cancelPing(outcome) }
@@ -129,7 +129,7 @@ public final class WebSocketLink: ConnectionControl {
         guard reason.utf8.count <= WebSocketClose.maximumReasonLength else {
             throw .invalid("a close reason has at most 123 bytes of UTF-8, not \(reason.utf8.count)")
         }
-        let (session, driver) = (self.core.session, self.core.driver)
+        let (session, driver) = (self.link.session, self.link.driver)
         driver.submit { turn in
             session.setClose(WebSocketClose(code: code, reason: reason))
             driver.disconnect(in: &turn)
@@ -138,6 +138,6 @@ public final class WebSocketLink: ConnectionControl {
 
     /// Waits until the connection that ``disconnect()`` closes is closed; returns at once if there is none.
     public func waitUntilClosed() async {
-        await self.core.waitUntilClosed()
+        await self.link.waitUntilClosed()
     }
 }

@@ -9,12 +9,12 @@ import NIOCore
 struct EchoCalls: Sendable {
     /// A call to make now.
     struct Start: Sendable {
-        var place: Int
+        var slot: Int
         var request: SocketRequest
     }
 
     /// Room for one call in flight.
-    private struct Place: Sendable {
+    private struct Slot: Sendable {
         /// The call in flight, or the last one.
         var number: UInt32 = 0
         /// The time at which it started, or was due.
@@ -39,7 +39,7 @@ struct EchoCalls: Sendable {
     }
 
     private let body: EchoBody
-    private var places: [Place]
+    private var slots: [Slot]
     /// The places without a call.
     private var idle: [Int]
     private var phase = Phase.running
@@ -52,10 +52,10 @@ struct EchoCalls: Sendable {
 
     /// - Parameters:
     ///   - inFlight: The number of calls that may be in flight at once.
-    ///   - takesTurns: Whether a request may still be referenced when its call has been answered.
-    init(body: EchoBody, inFlight: Int, tally: EchoTally, schedule: StartSchedule?, takesTurns: Bool = true) {
+    ///   - alternates: Whether a request may still be referenced when its call has been answered.
+    init(body: EchoBody, inFlight: Int, tally: EchoTally, schedule: StartSchedule?, alternates: Bool = true) {
         self.body = body
-        self.places = (0..<inFlight).map { _ in Place(requests: RequestPair(body, takesTurns: takesTurns)) }
+        self.slots = (0..<inFlight).map { _ in Slot(requests: RequestPair(body, alternates: alternates)) }
         self.idle = Array((0..<inFlight).reversed())
         self.tally = tally
         self.schedule = schedule
@@ -65,46 +65,46 @@ struct EchoCalls: Sendable {
     var isGivenUp: Bool { self.phase == .stopped }
 
     /// Whether nothing is in flight, and nothing will be.
-    var isOver: Bool { self.phase != .running && self.idle.count == self.places.count }
+    var isOver: Bool { self.phase != .running && self.idle.count == self.slots.count }
 
     /// Records that a call was answered.
     ///
     /// - Returns: The call to make in its place; if it is nil, call ``nextStart(_:)``.
     @inline(__always)
-    mutating func answered(_ place: Int, with answer: ByteBuffer, now: UInt64) -> Start? {
-        self.continues(place, with: answer, now: now) ? self.start(place, at: now) : nil
+    mutating func answered(_ slot: Int, with answer: ByteBuffer, now: UInt64) -> Start? {
+        self.continues(slot, with: answer, now: now) ? self.start(slot, at: now) : nil
     }
 
     /// The first of the two steps of ``answered(_:with:now:)``. If it returns true the second is ``request(of:at:)``.
     @inline(__always)
-    mutating func continues(_ place: Int, with answer: ByteBuffer, now: UInt64) -> Bool {
-        guard self.phase != .stopped else { return self.free(place) }
-        let number = self.places[place].number
+    mutating func continues(_ slot: Int, with answer: ByteBuffer, now: UInt64) -> Bool {
+        guard self.phase != .stopped else { return self.free(slot) }
+        let number = self.slots[slot].number
         guard self.body.isEchoed(by: answer, number: number) else {
             self.fail(EchoFailure(self.body.reason(about: answer, number: number)))
-            return self.free(place)
+            return self.free(slot)
         }
-        self.tally.completed(start: self.places[place].start, now: now)
-        guard self.schedule == nil, now < self.tally.window.end else { return self.free(place) }
+        self.tally.completed(start: self.slots[slot].start, now: now)
+        guard self.schedule == nil, now < self.tally.window.end else { return self.free(slot) }
         return true
     }
 
     /// Records that a call failed, if only because it was cancelled.
-    mutating func failed(_ place: Int, _ failure: EchoFailure) {
+    mutating func failed(_ slot: Int, _ failure: EchoFailure) {
         if self.phase != .stopped { self.fail(failure) }
-        _ = self.free(place)
+        _ = self.free(slot)
     }
 
     /// Returns a call that is due, and for which there is room. Call it until it returns nil.
     mutating func nextStart(_ now: UInt64) -> Start? {
         guard self.phase == .running else { return nil }
         let end = self.tally.window.end
-        if let place = self.idle.last {
+        if let slot = self.idle.last {
             // A call that was due just before the end is still made.
             let time = self.schedule == nil ? (now < end ? now : nil) : self.schedule?.takeDue(at: min(now, end - 1))
             if let time {
                 self.idle.removeLast()
-                return self.start(place, at: time)
+                return self.start(slot, at: time)
             }
         }
         if now >= end { self.phase = .draining }
@@ -113,7 +113,7 @@ struct EchoCalls: Sendable {
 
     /// The time of the next call of ``nextStart(_:)``, even if no call completes before; nil if the next completion is
     /// soon enough.
-    var nextLook: UInt64? {
+    var nextCheck: UInt64? {
         guard self.phase == .running, !self.idle.isEmpty, let schedule = self.schedule else { return nil }
         return min(schedule.next, self.tally.window.end)
     }
@@ -138,21 +138,21 @@ struct EchoCalls: Sendable {
 
     /// Starts a call in this place, and returns its request.
     @inline(__always)
-    mutating func request(of place: Int, at time: UInt64) -> SocketRequest {
+    mutating func request(of slot: Int, at time: UInt64) -> SocketRequest {
         self.number &+= 1
         // One access, since each asks whether the array is shared.
-        return self.places[place].begin(self.number, at: time)
+        return self.slots[slot].begin(self.number, at: time)
     }
 
-    private mutating func start(_ place: Int, at time: UInt64) -> Start {
-        Start(place: place, request: self.request(of: place, at: time))
+    private mutating func start(_ slot: Int, at time: UInt64) -> Start {
+        Start(slot: slot, request: self.request(of: slot, at: time))
     }
 
     /// Frees the place.
     ///
     /// - Returns: False: the place does not continue.
-    private mutating func free(_ place: Int) -> Bool {
-        self.idle.append(place)
+    private mutating func free(_ slot: Int) -> Bool {
+        self.idle.append(slot)
         return false
     }
 

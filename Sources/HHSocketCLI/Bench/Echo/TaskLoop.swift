@@ -46,7 +46,7 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
     #endif
     private var reading: UInt64 = 0
     private var publishing: RepeatedTask?
-    private var isLookScheduled = false
+    private var isCheckScheduled = false
     private var hasCancelled = false
     private var whenOver: CheckedContinuation<EchoTally, any Error>?
 
@@ -77,7 +77,7 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
             inFlight: inFlight,
             tally: tally,
             schedule: schedule,
-            takesTurns: !isInline
+            alternates: !isInline
         )
     }
 
@@ -105,7 +105,7 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
 
     private func begin(_ continuation: CheckedContinuation<EchoTally, any Error>) {
         self.whenOver = continuation
-        self.handlers = (0..<self.inFlight).map { place in Handler { self.completed(place, $0) } }
+        self.handlers = (0..<self.inFlight).map { slot in Handler { self.completed(slot, $0) } }
         self.publishing = self.eventLoop.scheduleRepeatedTask(
             initialDelay: Self.publishingInterval,
             delay: Self.publishingInterval
@@ -115,15 +115,15 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
         self.poll(Uptime.now)
     }
 
-    private func completed(_ place: Int, _ result: Result<SocketResponse, SocketError>) {
+    private func completed(_ slot: Int, _ result: Result<SocketResponse, SocketError>) {
         let now = self.readClock()
         switch result {
         case .success(let response):
-            if self.calls.continues(place, with: response.body, now: now) {
-                return self.perform(self.calls.request(of: place, at: now), place)
+            if self.calls.continues(slot, with: response.body, now: now) {
+                return self.perform(self.calls.request(of: slot, at: now), slot)
             }
         case .failure(let error):
-            self.calls.failed(place, EchoFailure(error))
+            self.calls.failed(slot, EchoFailure(error))
         }
         self.poll(now)
     }
@@ -140,19 +140,19 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
     }
 
     @inline(__always)
-    private func perform(_ request: consuming SocketRequest, _ place: Int) {
+    private func perform(_ request: consuming SocketRequest, _ slot: Int) {
         guard self.makesTasks else {
-            self.client.dispatch(request, completionHandler: self.handlers[place].run)
+            self.client.dispatch(request, completionHandler: self.handlers[slot].run)
             return
         }
-        self.client.dataTask(with: request, completionHandler: self.handlers[place].run).resume()
+        self.client.dataTask(with: request, completionHandler: self.handlers[slot].run).resume()
     }
 
     /// Starts due calls, cancels the others once given up, and ends the loop or schedules the next check.
     private func poll(_ now: UInt64) {
         // The loop was stopped before it began.
         guard self.whenOver != nil else { return }
-        while let start = self.calls.nextStart(now) { self.perform(start.request, start.place) }
+        while let start = self.calls.nextStart(now) { self.perform(start.request, start.slot) }
         if self.calls.isGivenUp, !self.hasCancelled {
             self.hasCancelled = true
             self.client.cancelAllTasks()
@@ -160,16 +160,16 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
         if self.calls.isOver {
             self.end()
         } else {
-            self.scheduleLook()
+            self.scheduleCheck()
         }
     }
 
-    private func scheduleLook() {
-        guard !self.isLookScheduled, let time = self.calls.nextLook else { return }
-        self.isLookScheduled = true
+    private func scheduleCheck() {
+        guard !self.isCheckScheduled, let time = self.calls.nextCheck else { return }
+        self.isCheckScheduled = true
         self.eventLoop.scheduleTask(deadline: .uptimeNanoseconds(time)) {
             self.callbacks.run {
-                self.isLookScheduled = false
+                self.isCheckScheduled = false
                 self.poll(Uptime.now)
             }
         }

@@ -22,7 +22,7 @@ struct MessageBench<Link: BenchedLink>: Sendable {
             // As many as requested may exceed the default limit.
             socket.maximumQueuedBytes = max(socket.maximumQueuedBytes, 2 * parameters.inFlight * (body.length + 16))
             let link = try Link(socket, sending: parameters.inFlight, messagesOf: body.length)
-            return MessageConnection(link, on: eventLoop, sending: body)
+            return EchoConnection(link, on: eventLoop, sending: body)
         }
         let result: Result<EchoResult, any Error> = await .of {
             for connection in connections { try await connection.open() }

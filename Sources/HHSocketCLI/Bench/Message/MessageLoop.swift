@@ -10,7 +10,7 @@ final class MessageLoop<Link: BenchedLink>: EchoLoop, @unchecked Sendable {
     // Proof of Sendable: constants are Sendable; variables are used only on the socket's thread. Other threads get
     // there through its event loop.
 
-    private let connection: MessageConnection<Link>
+    private let connection: EchoConnection<Link>
     private let published = ManagedAtomic(0)
     private var calls: EchoCalls
     /// The places of the messages in flight, in the order in which they come back.
@@ -20,7 +20,7 @@ final class MessageLoop<Link: BenchedLink>: EchoLoop, @unchecked Sendable {
     /// - Parameters:
     ///   - connection: An open connection.
     ///   - inFlight: The number of messages that are in flight at once.
-    init(_ connection: MessageConnection<Link>, inFlight: Int, _ tally: EchoTally) {
+    init(_ connection: EchoConnection<Link>, inFlight: Int, _ tally: EchoTally) {
         self.connection = connection
         self.calls = EchoCalls(body: connection.body, inFlight: inFlight, tally: tally, schedule: nil)
         self.order = CircularBuffer(initialCapacity: inFlight)
@@ -53,9 +53,9 @@ final class MessageLoop<Link: BenchedLink>: EchoLoop, @unchecked Sendable {
 
     private func arrived(_ bytes: ByteBuffer) {
         let now = Uptime.now
-        guard let place = self.order.popFirst() else { return }
-        if self.calls.continues(place, with: bytes, now: now) {
-            self.send(self.calls.request(of: place, at: now), place)
+        guard let slot = self.order.popFirst() else { return }
+        if self.calls.continues(slot, with: bytes, now: now) {
+            self.send(self.calls.request(of: slot, at: now), slot)
             self.published.store(self.calls.tally.calls, ordering: .relaxed)
         } else {
             self.poll(now)
@@ -63,21 +63,21 @@ final class MessageLoop<Link: BenchedLink>: EchoLoop, @unchecked Sendable {
     }
 
     @inline(__always)
-    private func send(_ request: consuming SocketRequest, _ place: Int) {
-        self.order.append(place)
+    private func send(_ request: consuming SocketRequest, _ slot: Int) {
+        self.order.append(slot)
         self.connection.send(request.body)
     }
 
     /// Sends what is due, and ends the loop once everything has come back.
     private func poll(_ now: UInt64) {
-        while let start = self.calls.nextStart(now) { self.send(start.request, start.place) }
+        while let start = self.calls.nextStart(now) { self.send(start.request, start.slot) }
         if self.calls.isGivenUp { self.giveUp(EchoFailure("given up")) }
         if self.calls.isOver { self.end() }
     }
 
     /// Waits for nothing any more: the first failure is the result, unless the loop was stopped before.
     private func giveUp(_ failure: EchoFailure) {
-        while let place = self.order.popFirst() { self.calls.failed(place, failure) }
+        while let slot = self.order.popFirst() { self.calls.failed(slot, failure) }
         if self.calls.isOver { self.end() }
     }
 

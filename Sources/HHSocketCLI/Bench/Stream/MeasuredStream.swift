@@ -67,7 +67,7 @@ final class MeasuredStream: Sendable {
         }
     }
 
-    private var goesOn: Bool { !self.isOver.load(ordering: .relaxed) }
+    private var continues: Bool { !self.isOver.load(ordering: .relaxed) }
 
     private func open(count: Int) async throws(SocketError) -> SocketStream {
         let size = self.item.readableBytes
@@ -86,7 +86,7 @@ final class MeasuredStream: Sendable {
             counter.add()
             return !isOver.load(ordering: .relaxed)
         }
-        guard self.goesOn else {
+        guard self.continues else {
             stream.cancel()
             return false
         }
@@ -98,7 +98,7 @@ final class MeasuredStream: Sendable {
         let stream = try await self.open(count: 0)
         var count = 0
         let item = self.item
-        while self.goesOn {
+        while self.continues {
             try await stream.send(item)
             count += 1
             self.counter.add()
@@ -121,7 +121,7 @@ final class MeasuredStream: Sendable {
     private func sendAll(on stream: SocketStream) async throws -> Int {
         var count = 0
         let item = self.item
-        while self.goesOn {
+        while self.continues {
             try await stream.send(item)
             count += 1
         }
@@ -129,9 +129,9 @@ final class MeasuredStream: Sendable {
         return count
     }
 
-    /// - Parameter goesOn: Called with each item; returns whether another is wanted.
+    /// - Parameter continues: Called with each item; returns whether another is wanted.
     /// - Returns: The number of items.
-    private func takeItems(of stream: SocketStream, _ goesOn: (ByteBuffer) -> Bool) async throws -> Int {
+    private func takeItems(of stream: SocketStream, _ continues: (ByteBuffer) -> Bool) async throws -> Int {
         let length = self.item.readableBytes
         var count = 0
         for try await item in stream.items {
@@ -139,7 +139,7 @@ final class MeasuredStream: Sendable {
             guard item.readableBytes == length else {
                 throw EchoFailure("item \(count) has \(item.readableBytes) bytes instead of \(length)")
             }
-            guard goesOn(item) else { break }
+            guard continues(item) else { break }
         }
         return count
     }

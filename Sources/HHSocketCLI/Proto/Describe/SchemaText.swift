@@ -32,13 +32,13 @@ struct SchemaText {
     private func message(_ message: ProtoMessage) -> String {
         var text = Self.comment(message.comment, indent: "") + "message \(message.name) {\n"
         if let type = message.pushType { text += "  option (hhsocket.push_type) = \(type);\n" }
-        var told: Set<String> = []
+        var shown: Set<String> = []
         for field in message.fields {
             guard let oneof = field.oneof else {
                 text += self.field(field, indent: "  ")
                 continue
             }
-            guard told.insert(oneof).inserted else { continue }
+            guard shown.insert(oneof).inserted else { continue }
             text += "  oneof \(oneof) {\n"
             for member in message.fields where member.oneof == oneof { text += self.field(member, indent: "    ") }
             text += "  }\n"

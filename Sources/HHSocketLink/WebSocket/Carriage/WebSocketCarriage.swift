@@ -139,7 +139,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         self.decoder.append(bytes)
         // Any byte is a sign of life.
         if !self.deliver(context) { context.fireChannelRead(self.wrapInboundOut(ByteBuffer())) }
-        if self.decoder.hasMoreWork { self.leaveWork(context) }
+        if self.decoder.hasMoreWork { self.deferWork(context) }
     }
 
     /// Delivers the available bytes to the link, up to the slice that is inflated at once.
@@ -173,15 +173,15 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     package func read(context: ChannelHandlerContext) {
         guard self.decoder.hasMoreWork else { return context.read() }
         self.work.isReadHeld = true
-        self.leaveWork(context)
+        self.deferWork(context)
     }
 
     /// Continues in another turn of the event loop, and while the link reads.
-    private func leaveWork(_ context: ChannelHandlerContext) {
+    private func deferWork(_ context: ChannelHandlerContext) {
         guard self.work.timer == nil else { return }
         self.work.timer = context.eventLoop.assumeIsolated().scheduleTask(in: Work.pause) {
             self.work.timer = nil
-            if let context = self.context { self.goOn(context) }
+            if let context = self.context { self.resumeWork(context) }
         }
     }
 
@@ -193,13 +193,13 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         return isReading ?? true || self.work.isInputClosed
     }
 
-    private func goOn(_ context: ChannelHandlerContext) {
+    private func resumeWork(_ context: ChannelHandlerContext) {
         guard self.decoder.hasMoreWork, self.takesMore(context) else { return }
         self.decoder.resumeWork()
         _ = self.deliver(context)
         self.finishReading(context)
         guard let context = self.context else { return }
-        if self.decoder.hasMoreWork { return self.leaveWork(context) }
+        if self.decoder.hasMoreWork { return self.deferWork(context) }
         if self.work.isInputClosed {
             self.work.isInputClosed = false
             self.closeInput(context)
@@ -271,7 +271,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         guard case .inputClosed? = event as? ChannelEvent else { return context.fireUserInboundEventTriggered(event) }
         guard self.decoder.hasMoreWork else { return self.closeInput(context) }
         self.work.isInputClosed = true
-        self.leaveWork(context)
+        self.deferWork(context)
     }
 
     private func closeInput(_ context: ChannelHandlerContext) {
@@ -299,7 +299,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
 
     package func channelWritabilityChanged(context: ChannelHandlerContext) {
         self.answerPing(context)
-        if self.decoder.hasMoreWork { self.leaveWork(context) }
+        if self.decoder.hasMoreWork { self.deferWork(context) }
         context.fireChannelWritabilityChanged()
     }
 

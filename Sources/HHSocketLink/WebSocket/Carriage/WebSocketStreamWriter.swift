@@ -30,7 +30,7 @@ struct WebSocketStreamWriter: Sendable {
     /// copied.
     func copiedLength(_ encoder: WebSocketEncoder) -> Int {
         let messages = self.count / WebSocketEncoder.maximumStreamMessageLength + 1
-        return (encoder.leavesUnmasked ? self.count - self.largeCount : self.count) + messages * Self.headerLength
+        return (encoder.sendsUnmasked ? self.count - self.largeCount : self.count) + messages * Self.headerLength
     }
 
     /// Writes the appended bytes, in messages.

@@ -11,7 +11,7 @@ extension WireFormat {
 
     /// Whether the first frame of a client may begin with an upper-case ASCII letter, like an HTTP request.
     package var mayBeginWithLetter: Bool {
-        // Only the codec can tell.
+        // Only the codec knows.
         guard !self.hasCodec else { return true }
         let letters = UInt8(ascii: "A")...UInt8(ascii: "Z")
         switch self.layout.request.first?.kind {

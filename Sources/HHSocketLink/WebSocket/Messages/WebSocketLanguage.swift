@@ -129,7 +129,7 @@ package struct WebSocketLanguage: LinkLanguage {
         return nil
     }
 
-    package mutating func next(
+    package mutating func nextPiece(
         of outgoing: inout Outgoing<WebSocketUnit>,
         limit: Int,
         into bytes: inout SendBytes

@@ -30,7 +30,7 @@ package final class WebSocketPeer: MessagePeer {
     }
 
     /// A peer that may be gone.
-    private struct Place {
+    private struct PeerReference {
         weak var peer: WebSocketPeer?
     }
 
@@ -46,7 +46,7 @@ package final class WebSocketPeer: MessagePeer {
     private let end: (WebSocketClose) -> LinkEnd
     /// Receives the units whose sending has not begun.
     private let ended: ([WebSocketUnit], inout Turn) -> Void
-    package let leaving: LeavingMessages<WebSocketLanguage>
+    package let begun: BegunMessages<WebSocketLanguage>
     private var news: News?
     /// The peer's close frame.
     package private(set) var received: WebSocketClose?
@@ -77,14 +77,14 @@ package final class WebSocketPeer: MessagePeer {
         self.delivery = delivery
         self.end = end
         self.ended = ended
-        self.leaving = LeavingMessages(link)
+        self.begun = BegunMessages(link)
     }
 
     // MARK: Sending
 
     package func hasRoom(in turn: inout Turn) -> Bool {
         self.age(in: &turn)
-        self.leaving.completeSent()
+        self.begun.completeSent()
         return false
     }
 
@@ -142,10 +142,10 @@ package final class WebSocketPeer: MessagePeer {
 
     package func received(_ batch: inout Batch<WebSocketLanguage>, in turn: inout Turn) throws(LinkError) {
         guard self.violation == nil, self.resumeWork(&batch) else { return }
-        var (taken, isFull) = (0, self.link.hasLeftUnits && self.delivery.isFull)
-        while self.news == nil, batch.goesOn {
+        var (taken, isFull) = (0, self.link.hasDeferredUnits && self.delivery.isFull)
+        while self.news == nil, batch.continues {
             let stops = taken >= Self.maximumTurnBytes || isFull
-            if stops, self.link.leaveRest(of: self.delivery, isFull: isFull) { return }
+            if stops, self.link.deferRest(of: self.delivery, isFull: isFull) { return }
             let input: WebSocketInput?
             do throws(LinkError) {
                 input = try batch.next()
@@ -158,7 +158,7 @@ package final class WebSocketPeer: MessagePeer {
                 taken += payload.readableBytes
                 isFull = self.delivery.deliver(
                     WebSocketMessage(wire: kind, payload),
-                    isLast: !self.link.mayLeaveUnits,
+                    isLast: !self.link.mayDeferUnits,
                     on: self.link.loop,
                     in: &turn
                 )
@@ -169,17 +169,17 @@ package final class WebSocketPeer: MessagePeer {
             case .close(let close): self.news = .closed(close)
             case .bytes: break
             case nil:
-                guard batch.hasMoreWork, self.goesOn(&batch, in: &turn) else { return self.age(in: &turn) }
+                guard batch.hasMoreWork, self.mayContinue(&batch, in: &turn) else { return self.age(in: &turn) }
             }
         }
-        if self.news != nil { self.link.tellsOfReads = true }
+        if self.news != nil { self.link.reportsReads = true }
         self.age(in: &turn)
     }
 
     /// Continues the language's deferred work in another turn; false until that turn.
     private func resumeWork(_ batch: inout Batch<WebSocketLanguage>) -> Bool {
         guard batch.hasMoreWork else { return true }
-        guard !self.link.hasLeftUnits else { return false }
+        guard !self.link.hasDeferredUnits else { return false }
         batch.resumeWork()
         return true
     }
@@ -188,8 +188,8 @@ package final class WebSocketPeer: MessagePeer {
     ///
     /// - Returns: Whether it continues nevertheless, because the connection ends, and messages that are not taken now
     ///   are lost. A server continues only for a while, since a client could otherwise occupy a whole turn.
-    private func goesOn(_ batch: inout Batch<WebSocketLanguage>, in turn: inout Turn) -> Bool {
-        guard !self.link.leaveWork(in: &turn) else { return false }
+    private func mayContinue(_ batch: inout Batch<WebSocketLanguage>, in turn: inout Turn) -> Bool {
+        guard !self.link.deferWork(in: &turn) else { return false }
         if self.role == .server {
             guard self.lastSlices < Self.maximumLastSlices else { return false }
             self.lastSlices += 1
@@ -207,7 +207,7 @@ package final class WebSocketPeer: MessagePeer {
 
     package func finishedReading(in turn: inout Turn) {
         guard let news = self.news.take() else { return }
-        self.link.tellsOfReads = false
+        self.link.reportsReads = false
         switch news {
         case .violated(let error):
             self.violation = error
@@ -227,7 +227,7 @@ package final class WebSocketPeer: MessagePeer {
     private func whenTaken(in turn: inout Turn, _ body: @escaping @Sendable (WebSocketPeer, inout Turn) -> Void) {
         // Weak: the messages may never be taken, and the peer retains the inbox that would retain this closure.
         let loop = self.link.loop
-        let bound = NIOLoopBound(Place(peer: self), eventLoop: loop.eventLoop)
+        let bound = NIOLoopBound(PeerReference(peer: self), eventLoop: loop.eventLoop)
         let submit: @Sendable () -> Void = {
             loop.submit { turn in if let peer = bound.value.peer { body(peer, &turn) } }
         }
@@ -259,7 +259,7 @@ package final class WebSocketPeer: MessagePeer {
     }
 
     package func linkEnded(returning units: [WebSocketUnit], in turn: inout Turn) {
-        self.leaving.fail()
+        self.begun.fail()
         // Its user may keep the link.
         self.link.hot.language.dropAll()
         let pings = self.pings

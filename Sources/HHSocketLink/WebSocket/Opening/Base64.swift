@@ -12,9 +12,9 @@ package enum Base64 {
         for start in stride(from: 0, to: bytes.count, by: 3) {
             let group = bytes[start..<min(start + 3, bytes.count)]
             let word = group.reduce(0) { $0 << 8 | Int($1) } << (8 * (3 - group.count))
-            for place in 0..<4 {
+            for digit in 0..<4 {
                 // A group of n bytes has n + 1 digits.
-                text.append(place <= group.count ? self.alphabet[word >> (18 - 6 * place) & 63] : UInt8(ascii: "="))
+                text.append(digit <= group.count ? self.alphabet[word >> (18 - 6 * digit) & 63] : UInt8(ascii: "="))
             }
         }
         return String(decoding: text, as: UTF8.self)

@@ -104,7 +104,7 @@ extension WebSocketTarget {
         guard path.utf8.contains(UInt8(ascii: ".")) else { return String(path) }
         var segments: [Substring] = []
         let all = path.dropFirst().split(separator: "/", omittingEmptySubsequences: false)
-        for (place, segment) in all.enumerated() {
+        for (index, segment) in all.enumerated() {
             switch segment {
             case ".": break
             case "..": _ = segments.popLast()
@@ -113,7 +113,7 @@ extension WebSocketTarget {
                 continue
             }
             // A path that ends in dots names a folder.
-            if place == all.count - 1 { segments.append("") }
+            if index == all.count - 1 { segments.append("") }
         }
         return "/" + segments.joined(separator: "/")
     }

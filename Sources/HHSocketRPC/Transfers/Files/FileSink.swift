@@ -80,13 +80,13 @@ final class FileSink: TransferSink, @unchecked Sendable {
 
     func prepare() throws(TransferError) -> Preparation {
         guard var rest = self.candidates else {
-            try self.checkPlace()
+            try self.checkDestination()
             self.candidates = try self.unfinishedNames()[...]
-            return .goesOn
+            return .continues
         }
         if let candidate = self.candidate.take() {
             if let whole = try self.hash(candidate) { self.judge(whole) }
-            return .goesOn
+            return .continues
         }
         guard let name = rest.popFirst() else {
             self.candidates = nil
@@ -94,7 +94,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
         }
         self.candidates = rest
         self.candidate = try self.takeOver(name)
-        return .goesOn
+        return .continues
     }
 
     /// Keeps the best unfinished file. There is only one, unless a process was killed between two steps.
@@ -109,7 +109,7 @@ final class FileSink: TransferSink, @unchecked Sendable {
     }
 
     /// Refuses a path at which no file can be.
-    private func checkPlace() throws(TransferError) {
+    private func checkDestination() throws(TransferError) {
         guard !self.name.isEmpty else {
             throw TransferError(.fileFailed, "\(self.what): \"\(self.path)\" is no path of a file")
         }

@@ -36,10 +36,10 @@ final class FileWork: Sendable {
     private func runNext() {
         let job = self.state.withLockedValue { $0.jobs.popFirst() }
         job?()
-        let goesOn = self.state.withLockedValue { state in
+        let continues = self.state.withLockedValue { state in
             state.isRunning = !state.jobs.isEmpty
             return state.isRunning
         }
-        if goesOn { self.pool.submit { _ in self.runNext() } }
+        if continues { self.pool.submit { _ in self.runNext() } }
     }
 }

@@ -4,7 +4,7 @@ import NIOCore
 
 /// The place of a fetched file. Its methods may block, and are called one after the other.
 protocol TransferSink: AnyObject, Sendable {
-    /// Looks for an unfinished file, and examines a part of it, in the time that a thread may take.
+    /// Searches for an unfinished file, and examines a part of it, in the time that a thread may take.
     func prepare() throws(TransferError) -> Preparation
     /// Discards the unfinished file, and begins a new one.
     func create(_ file: TransferFile) throws(TransferError)
@@ -23,10 +23,10 @@ protocol TransferSink: AnyObject, Sendable {
     func close()
 }
 
-/// A step of looking for an unfinished file.
+/// A step of the search for an unfinished file.
 enum Preparation: Hashable, Sendable {
     /// Another step follows.
-    case goesOn
+    case continues
     /// Everything has been examined. Nil if there is no usable file.
     case done(BegunFile?)
 }

@@ -180,8 +180,8 @@ final class FileSource: TransferSource, @unchecked Sendable {
         var filled = 0
         while filled < memory.count {
             let rest = UnsafeMutableRawBufferPointer(rebasing: memory[filled...])
-            let place = offset + UInt64(filled)
-            let count = try self.perform { (files) throws(SystemError) in try files.read(file, at: place, into: rest) }
+            let next = offset + UInt64(filled)
+            let count = try self.perform { (files) throws(SystemError) in try files.read(file, at: next, into: rest) }
             guard count > 0 else { throw self.changed("it has become shorter") }
             filled += min(count, rest.count)
         }

@@ -24,7 +24,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
     typealias Begun = BegunFile
 
     enum Action: Sendable {
-        /// Look for an unfinished file, lock it and hash it; report ``prepared(_:now:)``.
+        /// Search for an unfinished file, lock it and hash it; report ``prepared(_:now:)``.
         case prepare
         /// Open a stream that requests the file from here on; report ``opened(now:)``.
         case open(Begun?)
@@ -39,11 +39,11 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         /// Abandon the stream, if there is one. Its events are no longer reported.
         case abandon
         /// Replace the connection; report ``connectionChanged(now:)``.
-        case leave
+        case replaceConnection
         /// The connection counts as having been ready.
         case prove
         /// Report the progress.
-        case tell(TransferProgress)
+        case report(TransferProgress)
         /// The transfer has ended. The unfinished file is kept for the next time, or removed. The last action.
         case end(Result<TransferFile, TransferError>, keeps: Bool)
     }
@@ -108,7 +108,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         self.progress.total = begun?.file.size ?? 0
         self.progress.completed = begun?.length ?? 0
         self.attempts.begin(now: now)
-        return (begun == nil ? [] : [.tell(self.progress)]) + self.open()
+        return (begun == nil ? [] : [.report(self.progress)]) + self.open()
     }
 
     /// The local file cannot be read or written.
@@ -122,7 +122,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
     mutating func wrote(_ length: UInt64) -> [Action] {
         guard !self.isOver, let begun = self.begun, length <= begun.length else { return [] }
         self.progress.completed = length
-        return [.tell(self.progress)]
+        return [.report(self.progress)]
     }
 
     mutating func finished(_ outcome: Finish, now: NIODeadline) -> [Action] {
@@ -146,7 +146,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
             self.progress.restarts += 1
             self.progress.completed = 0
             self.attempts.begin(now: now)
-            return [.discard, .tell(self.progress)] + self.open()
+            return [.discard, .report(self.progress)] + self.open()
         }
     }
 
@@ -161,7 +161,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
     mutating func opened(now: NIODeadline) { self.attempts.opened(now: now) }
 
     /// The server has described the file. Its content follows.
-    mutating func received(_ file: TransferFile, from offset: UInt64, now: NIODeadline) -> [Action] {
+    mutating func receivedFile(_ file: TransferFile, from offset: UInt64, now: NIODeadline) -> [Action] {
         guard case .receiving(let hasBegun) = self.phase else { return [] }
         self.attempts.opened(now: now)
         guard !hasBegun else { return self.broken("the server described the file twice") }
@@ -186,7 +186,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         self.begun = Begun(file: file, length: 0)
         self.progress.total = file.size
         self.progress.completed = 0
-        return [.create(file), .tell(self.progress)] + self.finishIfWhole()
+        return [.create(file), .report(self.progress)] + self.finishIfWhole()
     }
 
     /// Content has arrived.
@@ -218,7 +218,7 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
     }
 
     /// The server has reported why the file cannot be fetched.
-    mutating func received(_ failure: TransferError) -> [Action] {
+    mutating func receivedFailure(_ failure: TransferError) -> [Action] {
         guard case .receiving = self.phase else { return [] }
         return self.end(failure)
     }
@@ -283,9 +283,9 @@ struct GetMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         case nil: return []
         case .attempt: return [.abandon] + self.open()
         case .stalled: return self.end(self.attempts.stalledError(self.what), keeps: true)
-        case .leave:
+        case .replaceConnection:
             self.phase = .waiting
-            return [.abandon, .leave]
+            return [.abandon, .replaceConnection]
         }
     }
 

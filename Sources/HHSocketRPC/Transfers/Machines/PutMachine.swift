@@ -54,13 +54,13 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         /// Abandon the stream, if there is one. Its events are no longer reported.
         case abandon
         /// Replace the connection; report ``connectionChanged(now:)``.
-        case leave
+        case replaceConnection
         /// The connection counts as having been ready.
         case prove
         /// Hash the source again; report ``rehashed(_:now:)``.
         case rehash
         /// Report the progress.
-        case tell(TransferProgress)
+        case report(TransferProgress)
         /// It has ended. The last action.
         case end(Result<TransferFile, TransferError>)
     }
@@ -159,7 +159,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         case .sending(var sending):
             sending.isAnnounced = true
             self.phase = .sending(sending)
-            return [.announce(file.sha256)] + self.goOn()
+            return [.announce(file.sha256)] + self.proceed()
         case .idle, .waiting, .checking, .over: return []
         }
     }
@@ -168,7 +168,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         self.size = size
         self.progress.total = size
         self.attempts.begin(now: now)
-        return [.tell(self.progress)] + self.open()
+        return [.report(self.progress)] + self.open()
     }
 
     /// The source cannot be read, or has changed.
@@ -179,7 +179,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         sending.reading = nil
         sending.ready = piece
         self.phase = .sending(sending)
-        return self.goOn()
+        return self.proceed()
     }
 
     /// The source was hashed again.
@@ -205,7 +205,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         self.progress.restarts += 1
         self.progress.completed = 0
         self.attempts.begin(now: now)
-        return [.tell(self.progress)] + self.open()
+        return [.report(self.progress)] + self.open()
     }
 
     // MARK: The stream
@@ -219,10 +219,10 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
     mutating func opened(now: NIODeadline) { self.attempts.opened(now: now) }
 
     /// The server has reported.
-    mutating func received(_ report: Report, now: NIODeadline) -> [Action] {
+    mutating func receivedReport(_ report: Report, now: NIODeadline) -> [Action] {
         guard case .sending(let sending) = self.phase, let size = self.size else { return [] }
         self.attempts.opened(now: now)
-        if let failure = report.failure { return self.received(failure) }
+        if let failure = report.failure { return self.receivedFailure(failure) }
         if report.busy {
             self.attempts.isAlive(now: now)
             return []
@@ -236,10 +236,10 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
                 return self.broken("the server reports that the file is complete, and does not know its SHA-256")
             }
             self.progress.completed = size
-            return [.tell(self.progress)] + self.end(.success(file), abandons: false)
+            return [.report(self.progress)] + self.end(.success(file), abandons: false)
         }
         guard let reported = sending.reported else { return self.receivedFirst(report, sending, now: now) }
-        return self.received(report.offset, after: reported, sending, now: now)
+        return self.receivedOffset(report.offset, after: reported, sending, now: now)
     }
 
     /// Content cannot be sent before the hash.
@@ -266,10 +266,10 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         if report.offset > self.most { self.attempts.gained(now: now) }
         self.most = max(self.most, report.offset)
         self.progress.completed = report.offset
-        return [.tell(self.progress)] + self.goOn()
+        return [.report(self.progress)] + self.proceed()
     }
 
-    private mutating func received(
+    private mutating func receivedOffset(
         _ offset: UInt64,
         after reported: UInt64,
         _ sending: Sending,
@@ -286,7 +286,7 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
             self.most = max(self.most, offset)
             self.progress.completed = offset
             let isProved = self.attempts.moved(offset - reported, isGain: isGain, now: now)
-            return [.tell(self.progress)] + (isProved ? [.prove] : []) + self.goOn()
+            return [.report(self.progress)] + (isProved ? [.prove] : []) + self.proceed()
         }
         if offset == reported, offset == sending.sent {
             // It has all that was sent: a sign of life.
@@ -312,10 +312,10 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         self.progress.completed = offset
         // A sent end cannot be taken back.
         if sending.isFinished { return self.failed(self.error("the server wants offset \(offset)"), now: now) }
-        return [.tell(self.progress)] + self.goOn()
+        return [.report(self.progress)] + self.proceed()
     }
 
-    private mutating func received(_ failure: TransferError) -> [Action] {
+    private mutating func receivedFailure(_ failure: TransferError) -> [Action] {
         guard failure.code == .wrongHash, self.file != nil else { return self.end(.failure(failure)) }
         // The cause may be this machine, the network, or the server's earlier bytes.
         self.attempts.rest()
@@ -328,11 +328,11 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         guard case .sending(var sending) = self.phase else { return [] }
         sending.hasRoom = true
         self.phase = .sending(sending)
-        return self.goOn()
+        return self.proceed()
     }
 
     /// Sends and reads as much as allowed.
-    private mutating func goOn() -> [Action] {
+    private mutating func proceed() -> [Action] {
         guard case .sending(var sending) = self.phase, let size = self.size, let reported = sending.reported else {
             return []
         }
@@ -425,9 +425,9 @@ struct PutMachine<Generator: RandomNumberGenerator & Sendable>: TransferMachine 
         case nil: return []
         case .attempt: return [.abandon] + self.open()
         case .stalled: return self.end(.failure(self.attempts.stalledError(self.what)))
-        case .leave:
+        case .replaceConnection:
             self.phase = .waiting
-            return [.abandon, .leave]
+            return [.abandon, .replaceConnection]
         }
     }
 

@@ -25,7 +25,7 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
         /// Until the next attempt.
         case waiting(until: NIODeadline)
         /// The connection is being replaced.
-        case leaving
+        case replacing
     }
 
     /// The step that is due.
@@ -33,7 +33,7 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
         /// Open a stream.
         case attempt
         /// Replace the connection.
-        case leave
+        case replaceConnection
         /// The transfer has stalled.
         case stalled
     }
@@ -53,7 +53,7 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
     private var lastProgress = NIODeadline.uptimeNanoseconds(0)
     /// The time at which bytes last moved in this attempt, or at which it began.
     private var lastMovement = NIODeadline.uptimeNanoseconds(0)
-    private var lastLook = NIODeadline.uptimeNanoseconds(0)
+    private var lastCheck = NIODeadline.uptimeNanoseconds(0)
     /// The number of bytes that have moved in this attempt.
     private var moved: UInt64 = 0
     /// Whether that was enough for its connection to count as having been ready.
@@ -82,19 +82,19 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
         case .idle: return nil
         case .opening: deadline = self.stalls
         case .waiting(let until): deadline = min(self.stalls, until)
-        case .open, .leaving: deadline = min(self.stalls, self.leaves)
+        case .open, .replacing: deadline = min(self.stalls, self.replaces)
         }
-        return min(deadline, self.lastLook + Self.tick)
+        return min(deadline, self.lastCheck + Self.tick)
     }
 
-    private var leaves: NIODeadline { self.moment(self.settings.timeout / 3, after: self.lastMovement) }
+    private var replaces: NIODeadline { self.moment(self.settings.timeout / 3, after: self.lastMovement) }
 
     // MARK: Events
 
     /// The transfer depends on a connection from now on: a stream is opened.
     mutating func begin(now: NIODeadline) {
         self.lastProgress = now
-        self.lastLook = now
+        self.lastCheck = now
         self.open()
     }
 
@@ -166,7 +166,7 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
     ///
     /// - Returns: Whether to open a stream.
     mutating func connectionChanged() -> Bool {
-        guard self.phase == .leaving else { return false }
+        guard self.phase == .replacing else { return false }
         self.open()
         return true
     }
@@ -179,12 +179,12 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
         case .waiting(let until) where now >= until:
             self.open()
             return .attempt
-        case .open where now >= self.leaves:
-            self.phase = .leaving
+        case .open where now >= self.replaces:
+            self.phase = .replacing
             self.vainAttempts += 1
             self.lastMovement = now
-            return .leave
-        case .leaving where now >= self.leaves:
+            return .replaceConnection
+        case .replacing where now >= self.replaces:
             self.open()
             return .attempt
         default:
@@ -194,8 +194,8 @@ struct TransferAttempts<Generator: RandomNumberGenerator & Sendable>: Sendable {
 
     /// The time for which the process was suspended counts for nothing.
     private mutating func noteSuspension(_ now: NIODeadline) {
-        let gap = now - self.lastLook
-        self.lastLook = max(now, self.lastLook)
+        let gap = now - self.lastCheck
+        self.lastCheck = max(now, self.lastCheck)
         guard gap > Self.suspension else { return }
         self.lastProgress = min(now, self.lastProgress + gap)
         self.lastMovement = min(now, self.lastMovement + gap)

@@ -41,9 +41,9 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
         self.widenWindow(in: &turn)
     }
 
-    override func received(_ item: ByteBuffer, in turn: inout Turn) {
-        self.lookAtTraffic(in: &turn)
-        if let part = TransferPart(item: item) { return self.received(part.offset, part.bytes, in: &turn) }
+    override func receivedItem(_ item: ByteBuffer, in turn: inout Turn) {
+        self.checkTraffic(in: &turn)
+        if let part = TransferPart(item: item) { return self.receivedContent(part.offset, part.bytes, in: &turn) }
         guard let message = try? Hhsocket_GetItem(serializedBytes: item.readableBytesView) else {
             return self.decide(in: &turn) { machine, _ in machine.receivedNonsense() }
         }
@@ -52,11 +52,11 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
             guard let file = TransferFile(begin.file) else {
                 return self.decide(in: &turn) { machine, _ in machine.receivedNonsense() }
             }
-            self.decide(in: &turn) { $0.received(file, from: begin.offset, now: $1) }
+            self.decide(in: &turn) { $0.receivedFile(file, from: begin.offset, now: $1) }
         case .content(let content)?:
-            self.received(content.offset, ByteBuffer(bytes: content.bytes), in: &turn)
+            self.receivedContent(content.offset, ByteBuffer(bytes: content.bytes), in: &turn)
         case .failure(let failure)?:
-            self.decide(in: &turn) { machine, _ in machine.received(TransferError(failure)) }
+            self.decide(in: &turn) { machine, _ in machine.receivedFailure(TransferError(failure)) }
         // Its arrival was already reported.
         case nil where message.busy: break
         case nil:
@@ -64,13 +64,13 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
         }
     }
 
-    private func received(_ offset: UInt64, _ bytes: ByteBuffer, in turn: inout Turn) {
+    private func receivedContent(_ offset: UInt64, _ bytes: ByteBuffer, in turn: inout Turn) {
         self.content = bytes
         self.decide(in: &turn) { $0.receivedContent(at: offset, count: bytes.readableBytes, now: $1) }
         self.content = nil
     }
 
-    override func lookAtTraffic(in turn: inout Turn) {
+    override func checkTraffic(in turn: inout Turn) {
         guard let traffic = self.traffic(asksSystem: false), traffic.received > self.receivedBytes else { return }
         let bytes = traffic.received - self.receivedBytes
         self.receivedBytes = traffic.received
@@ -94,9 +94,9 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
         case .discard: self.submit { [sink] in sink.discard() }
         case .finish: self.finish()
         case .abandon: self.abandonStream()
-        case .leave: self.leaveConnection(in: &turn)
+        case .replaceConnection: self.replaceConnection(in: &turn)
         case .prove: self.proveConnection(in: &turn)
-        case .tell(let progress): self.setting.state.tell(progress)
+        case .report(let progress): self.setting.state.report(progress)
         case .end(let result, let keeps):
             let (id, moved, sink) = (self.id, self.bytesMoved, self.sink)
             let outcome = result.map { TransferResult(id: id, file: $0, bytesMoved: moved) }
@@ -110,10 +110,10 @@ final class GetRun: TransferRun<GetMachine<SystemRandomNumberGenerator>>, @unche
             guard !self.isUnwanted.load(ordering: .relaxed) else { return }
             let result = Result { () throws(TransferError) in try sink.prepare() }
             // The files of others have their turn before the next part.
-            if case .success(.goesOn) = result { return self.prepare() }
+            if case .success(.continues) = result { return self.prepare() }
             self.post { turn in
                 switch result {
-                case .success(.goesOn): break
+                case .success(.continues): break
                 case .success(.done(let begun)): self.decide(in: &turn) { $0.prepared(begun, now: $1) }
                 case .failure(let error): self.failed(error, in: &turn)
                 }

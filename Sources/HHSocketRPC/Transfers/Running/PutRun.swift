@@ -38,10 +38,10 @@ final class PutRun: TransferRun<PutMachine<SystemRandomNumberGenerator>>, @unche
         self.share = AcknowledgedShare()
         self.isProved = false
         // Bytes that were acknowledged before do not belong to the stream.
-        self.lookAtTraffic(in: &turn)
+        self.checkTraffic(in: &turn)
     }
 
-    override func received(_ item: ByteBuffer, in turn: inout Turn) {
+    override func receivedItem(_ item: ByteBuffer, in turn: inout Turn) {
         guard let message = try? Hhsocket_PutReport(serializedBytes: item.readableBytesView) else {
             let error = TransferError(.invalidRequest, "the server sent an invalid report")
             return self.failed(error, in: &turn)
@@ -54,10 +54,10 @@ final class PutRun: TransferRun<PutMachine<SystemRandomNumberGenerator>>, @unche
             needsHash: message.needsSha256,
             failure: message.hasFailure ? TransferError(message.failure) : nil
         )
-        self.decide(in: &turn) { $0.received(report, now: $1) }
+        self.decide(in: &turn) { $0.receivedReport(report, now: $1) }
     }
 
-    override func lookAtTraffic(in turn: inout Turn) {
+    override func checkTraffic(in turn: inout Turn) {
         guard let traffic = self.traffic(asksSystem: true) else { return }
         let bytes = self.share.update(sent: traffic.sent, acknowledged: traffic.acknowledgedOnConnection)
         if bytes > 0 { self.decide(in: &turn) { $0.acknowledged(bytes, now: $1) } }
@@ -84,11 +84,11 @@ final class PutRun: TransferRun<PutMachine<SystemRandomNumberGenerator>>, @unche
         case .abandon:
             self.items = nil
             self.abandonStream()
-        case .leave: self.leaveConnection(in: &turn)
+        case .replaceConnection: self.replaceConnection(in: &turn)
         case .prove:
             self.isProved = true
             self.proveConnection(in: &turn)
-        case .tell(let progress): self.setting.state.tell(progress)
+        case .report(let progress): self.setting.state.report(progress)
         case .end(let result):
             let (id, moved, source) = (self.id, self.bytesMoved, self.source)
             let outcome = result.map { TransferResult(id: id ?? TransferID($0.sha256), file: $0, bytesMoved: moved) }
@@ -210,7 +210,7 @@ final class PutRun: TransferRun<PutMachine<SystemRandomNumberGenerator>>, @unche
 
     private func hasRoom(in turn: inout Turn) {
         // A connection may break before the next periodic check.
-        if !self.isProved { self.lookAtTraffic(in: &turn) }
+        if !self.isProved { self.checkTraffic(in: &turn) }
         self.decide(in: &turn) { $0.hasRoom(now: $1) }
     }
 

@@ -59,9 +59,9 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
 
     func perform(_ action: Machine.Action, in turn: inout Turn) {}
     func streamOpened(in turn: inout Turn) {}
-    func received(_ item: ByteBuffer, in turn: inout Turn) {}
+    func receivedItem(_ item: ByteBuffer, in turn: inout Turn) {}
     /// Reports the progress of the stream to the machine.
-    func lookAtTraffic(in turn: inout Turn) {}
+    func checkTraffic(in turn: inout Turn) {}
     func cancelled(discarding: Bool, in turn: inout Turn) {}
     /// Ends the work on files; the unfinished file is kept.
     func closeFiles() {}
@@ -132,7 +132,7 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
         request.timeout = nil
         request.deadline = nil
         let call = StreamCall(self.host.streams, kind, callbackQueue: .socketThread) { item in
-            self.postOfStream(attempt) { self.received(item, in: &$0) }
+            self.postOfStream(attempt) { self.receivedItem(item, in: &$0) }
         } onEnd: { result in
             self.streamEnded(result, attempt)
         } onOpen: { connection in
@@ -186,12 +186,12 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
 
     // MARK: The connection
 
-    func leaveConnection(in turn: inout Turn) {
+    func replaceConnection(in turn: inout Turn) {
         guard let connection = self.connection.take(), connection == self.host.engine.hot.connectionID else {
             // It has been replaced already.
             return self.post { self.connectionChanged(in: &$0) }
         }
-        self.host.driver.perform(.leave(connection), in: &turn)
+        self.host.driver.perform(.replace(connection), in: &turn)
     }
 
     func proveConnection(in turn: inout Turn) {
@@ -208,7 +208,7 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
             let id = self.host.loop.setTimer(deadline) { turn in
                 self.timer = nil
                 guard !self.isOver else { return }
-                self.lookAtTraffic(in: &turn)
+                self.checkTraffic(in: &turn)
                 self.decide(in: &turn) { $0.timePassed(now: $1) }
                 self.armTimer()
             }

@@ -28,7 +28,7 @@ final class TransferState: Sendable {
 
     // MARK: The transfer's side
 
-    func tell(_ progress: TransferProgress) {
+    func report(_ progress: TransferProgress) {
         let readers = self.values.withLockedValue { values -> [AsyncStream<TransferProgress>.Continuation] in
             guard values.outcome == nil else { return [] }
             values.progress = progress

@@ -35,7 +35,7 @@ final class ProxyAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     private func end(_ context: ChannelHandlerContext) {
         guard !self.isOver else { return }
         self.isOver = true
-        self.peer.leaveStage()
+        self.peer.endStage()
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
@@ -69,7 +69,7 @@ final class ProxyAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         guard !self.isOver else { return }
         self.end(context)
         self.peer.loop.counters.count(.proxyHeaderFailures)
-        self.peer.core.books.peerLog.write(
+        self.peer.parts.books.peerLog.write(
             .warning,
             "a proxy sent no valid PROXY header",
             metadata: [
@@ -77,7 +77,7 @@ final class ProxyAcceptance: ChannelInboundHandler, RemovableChannelHandler {
                 "listener": "\(self.peer.listener.endpoint)",
                 "reason": "\(fault)",
             ],
-            by: self.peer.core.books.logger
+            by: self.peer.parts.books.logger
         )
         context.close(promise: nil)
     }

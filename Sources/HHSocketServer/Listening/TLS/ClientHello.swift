@@ -2,7 +2,7 @@
 import HHSocketLink
 import NIOCore
 
-/// Looks for the application protocols that a client offers (ALPN, RFC 7301) in the first bytes of its TLS.
+/// Finds the application protocols that a client offers (ALPN, RFC 7301) in the first bytes of its TLS.
 struct ClientHelloReader {
     enum Result: Equatable {
         /// More bytes are needed.

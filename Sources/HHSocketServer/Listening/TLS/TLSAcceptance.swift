@@ -61,12 +61,12 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         guard !self.isOver else { return }
         self.isOver = true
         self.hold = nil
-        self.peer.leaveStage()
+        self.peer.endStage()
         if let failure {
             self.peer.loop.counters.count(.tlsFailures)
             self.log(failure)
         }
-        self.peer.loop.handshakes.leave(self.number)
+        self.peer.loop.handshakes.remove(self.number)
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {

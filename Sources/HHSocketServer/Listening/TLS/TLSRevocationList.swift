@@ -32,27 +32,27 @@ public struct TLSRevocationList: Sendable {
     /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` that names the file that cannot be read.
     func load() throws(SocketError) -> [RevocationList] {
         let bytes: [UInt8]
-        let place: String
+        let source: String
         switch self.source {
-        case .bytes(let given): (bytes, place) = (given, "the given bytes")
+        case .bytes(let given): (bytes, source) = (given, "the given bytes")
         case .file(let path):
-            place = "the file \(path)"
+            source = "the file \(path)"
             do {
                 bytes = Array(try Data(contentsOf: URL(fileURLWithPath: path)))
             } catch {
-                throw .invalid("cannot read \(place): \(error)", underlying: error)
+                throw .invalid("cannot read \(source): \(error)", underlying: error)
             }
         }
         let lists = bytes.first == DER.sequence ? [bytes] : Self.blocks(String(decoding: bytes, as: UTF8.self))
         guard !lists.isEmpty else {
-            throw .invalid("there is no list of revoked certificates in \(place); it takes PEM (X509 CRL) or DER")
+            throw .invalid("there is no list of revoked certificates in \(source); it takes PEM (X509 CRL) or DER")
         }
         var loaded: [RevocationList] = []
         for list in lists {
             do throws(DER.Failure) {
                 loaded.append(try RevocationList(list))
             } catch {
-                throw .invalid("the list of revoked certificates in \(place) cannot be used: \(error.reason)")
+                throw .invalid("the list of revoked certificates in \(source) cannot be used: \(error.reason)")
             }
         }
         return loaded

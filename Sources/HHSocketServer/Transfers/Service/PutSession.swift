@@ -3,8 +3,8 @@ import HHSocketLink
 import HHSocketMessage
 import NIOCore
 
-/// The server's side of one put: decides which item of the client may follow, and when the client is told how much the
-/// store has. No I/O.
+/// The server's side of one put: decides which item of the client may follow, and when the client is informed how much
+/// the store has. No I/O.
 ///
 /// ```
 /// waiting --begin--> opening --begun--> receiving --all has come--> whole
@@ -13,11 +13,11 @@ import NIOCore
 struct PutSession: Sendable {
     /// The next step of the shell after an item.
     enum Step: Sendable {
-        /// Do nothing: the client sent the item before it was told where to continue.
+        /// Do nothing: the client sent the item before it knew where to continue.
         case ignore
         /// Ask the application and the store.
         case begin(Beginning)
-        /// The file has this hash, which was not known before: ask the application, and tell the store.
+        /// The file has this hash, which was not known before: ask the application, and report it to the store.
         case identify(TransferDigest)
         /// Write this part, and then call ``wrote()``.
         case take(ByteBuffer)
@@ -88,21 +88,21 @@ struct PutSession: Sendable {
 
     // MARK: The client
 
-    mutating func received(_ item: ByteBuffer) -> Step {
-        if let part = TransferPart(item: item) { return self.received(part) }
+    mutating func receivedItem(_ item: ByteBuffer) -> Step {
+        if let part = TransferPart(item: item) { return self.receivedPart(part) }
         guard let message: Hhsocket_PutRequest = try? item.message() else {
             return .fail(Self.invalid("an item is not a PutRequest"))
         }
         switch message.kind {
-        case .begin(let begin): return self.received(begin)
+        case .begin(let begin): return self.receivedBegin(begin)
         case .content(let content):
-            return self.received(TransferPart(offset: content.offset, bytes: ByteBuffer(bytes: content.bytes)))
+            return self.receivedPart(TransferPart(offset: content.offset, bytes: ByteBuffer(bytes: content.bytes)))
         case .sha256(let bytes): return self.receivedHash(bytes)
         case nil: return .fail(Self.invalid("an item has neither a beginning nor content"))
         }
     }
 
-    private mutating func received(_ begin: Hhsocket_PutBegin) -> Step {
+    private mutating func receivedBegin(_ begin: Hhsocket_PutBegin) -> Step {
         guard self.phase == .waiting else { return .fail(Self.invalid("a second beginning")) }
         guard let id = TransferID(begin.id) else { return .fail(.invalidID(begin.id)) }
         let (sha256, source) = (TransferDigest(bytes: begin.file.sha256), TransferDigest(bytes: begin.source))
@@ -132,7 +132,7 @@ struct PutSession: Sendable {
         return .identify(sha256)
     }
 
-    private mutating func received(_ part: TransferPart) -> Step {
+    private mutating func receivedPart(_ part: TransferPart) -> Step {
         guard self.phase == .receiving else { return .fail(Self.invalid("content before the beginning")) }
         let count = UInt64(part.bytes.readableBytes)
         guard count <= UInt64(TransferPart.maximumLength) else {

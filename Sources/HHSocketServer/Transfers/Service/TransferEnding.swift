@@ -9,7 +9,7 @@ struct TransferEnding {
     }
 
     /// The error that is sent before the end; nil if the status says everything.
-    let told: TransferError?
+    let reported: TransferError?
     /// The error that the handler throws, which decides on the status.
     let thrown: any Error
     /// The text for the log; nil if the client is responsible.
@@ -20,7 +20,7 @@ struct TransferEnding {
         case let error as TransferError:
             let isOperators = [.storeFailed, .noRoom, .readOnly].contains(error.code)
             self.init(
-                told: error,
+                reported: error,
                 thrown: StatusError(Self.status(error.code)),
                 logged: isOperators ? "\(error)" : nil
             )
@@ -29,21 +29,21 @@ struct TransferEnding {
                 self.init(error)
             } else if let error = refusal.error as? StatusError, error.status == .noPermission {
                 let text = String(buffer: error.body)
-                let told = TransferError(.denied, text.isEmpty ? "the server's application does not allow it" : text)
-                self.init(told: told, thrown: error, logged: nil)
+                let denial = TransferError(.denied, text.isEmpty ? "the server's application does not allow it" : text)
+                self.init(reported: denial, thrown: error, logged: nil)
             } else {
-                self.init(told: nil, thrown: refusal.error, logged: nil)
+                self.init(reported: nil, thrown: refusal.error, logged: nil)
             }
         case let hidden as HiddenFailure:
-            let told = TransferError(.storeFailed, "the server's store failed; its log says why")
-            self.init(told: told, thrown: StatusError(.database), logged: "\(hidden.error)")
+            let reported = TransferError(.storeFailed, "the server's store failed; its log says why")
+            self.init(reported: reported, thrown: StatusError(.database), logged: "\(hidden.error)")
         default:
-            self.init(told: nil, thrown: error, logged: nil)
+            self.init(reported: nil, thrown: error, logged: nil)
         }
     }
 
-    private init(told: TransferError?, thrown: any Error, logged: String?) {
-        self.told = told
+    private init(reported: TransferError?, thrown: any Error, logged: String?) {
+        self.reported = reported
         self.thrown = thrown
         self.logged = logged
     }

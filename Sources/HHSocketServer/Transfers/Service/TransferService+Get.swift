@@ -47,14 +47,14 @@ extension TransferService {
             offset = request.offset
         }
         var begin = Hhsocket_GetItem()
-        begin.kind = .begin(Self.begin(file, offset))
+        begin.kind = .begin(Self.makeBegin(file, offset))
         try await stream.send(ByteBuffer(message: begin))
         guard offset < file.size else { return }
         if file.size - offset >= TransferPart.window { stream.carryContent() }
         try await self.send(reader, from: offset, size: file.size, stream)
     }
 
-    private static func begin(_ file: TransferFile, _ offset: UInt64) -> Hhsocket_GetBegin {
+    private static func makeBegin(_ file: TransferFile, _ offset: UInt64) -> Hhsocket_GetBegin {
         var begin = Hhsocket_GetBegin()
         begin.file = file.message
         begin.offset = offset

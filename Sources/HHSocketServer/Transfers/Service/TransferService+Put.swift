@@ -30,13 +30,13 @@ extension TransferService {
         var items = stream.items.makeAsyncIterator()
         guard let first = try await items.next() else { throw session.endedEarly() }
         let beginning: PutSession.Beginning
-        switch session.received(first) {
+        switch session.receivedItem(first) {
         case .begin(let begun): beginning = begun
         case .fail(let error): throw error
         case .ignore, .take, .report, .identify: throw session.endedEarly()
         }
         try await self.ask(TransferRequest(beginning), context)
-        switch try await self.begin(
+        switch try await self.beginPut(
             TransferPut(beginning, owner: context.session.transferOwner),
             beginning: beginning,
             stream: stream,
@@ -68,7 +68,7 @@ extension TransferService {
         case unfinished(any TransferWriter, isChanged: Bool)
     }
 
-    private func begin(
+    private func beginPut(
         _ put: TransferPut,
         beginning: PutSession.Beginning,
         stream: ServerStream,
@@ -143,7 +143,7 @@ extension TransferService {
     ) async throws {
         while !session.isWhole {
             guard let item = try await items.next() else { throw session.endedEarly() }
-            var step = session.received(item)
+            var step = session.receivedItem(item)
             var parts: [ByteBuffer] = []
             // Parts that have arrived already are written together, as far as one report may cover them.
             while case .take(let bytes) = step {
@@ -153,7 +153,7 @@ extension TransferService {
                     // If the stream is over, the next item says so; the parts taken are written nonetheless.
                     let item = (try? await items.next()) ?? nil
                 else { break }
-                step = session.received(item)
+                step = session.receivedItem(item)
             }
             if !parts.isEmpty {
                 try await self.fromStore { [parts] in try await append(parts) }

@@ -61,7 +61,7 @@ extension Router {
         var streamLimits = limits
         streamLimits.timeout = limits.timeout ?? .seconds(365 * 86_400)
         self.stream(transfers.types.put, kind: .bidirectional, on: executor, limits: streamLimits) { stream, context in
-            try await StoreTurn.of(context) { try await transfers.put(stream, context) }
+            try await StoreOwner.of(context) { try await transfers.put(stream, context) }
             return ByteBuffer()
         }
         self.stream(
@@ -70,25 +70,25 @@ extension Router {
             on: executor,
             limits: streamLimits
         ) { stream, context in
-            try await StoreTurn.of(context) { try await transfers.get(stream, context) }
+            try await StoreOwner.of(context) { try await transfers.get(stream, context) }
             return ByteBuffer()
         }
         self.handle(transfers.types.find, on: executor, limits: limits) { request, context in
-            try await StoreTurn.of(context) { try await transfers.find(request, context) }
+            try await StoreOwner.of(context) { try await transfers.find(request, context) }
         }
         self.handle(transfers.types.discard, on: executor, limits: limits) { request, context in
-            try await StoreTurn.of(context) { try await transfers.discard(request, context) }
+            try await StoreOwner.of(context) { try await transfers.discard(request, context) }
         }
     }
 }
 
-extension StoreTurn {
-    /// Runs `body`, whose work in a store is done in the turn of this client.
+extension StoreOwner {
+    /// Runs `body`, whose work in a store is done for this client.
     fileprivate static func of<Result: Sendable>(
         _ context: ServerContext,
         _ body: () async throws -> Result
     ) async throws -> Result {
-        try await self.$owner.withValue(context.session.turn, operation: body)
+        try await self.$current.withValue(context.session.principalID, operation: body)
     }
 }
 
@@ -129,8 +129,8 @@ extension TransferService {
     ) throws -> Hhsocket_TransferFailure {
         let ending = TransferEnding(error)
         self.log(ending, method: method, context: context)
-        guard let told = ending.told else { throw ending.thrown }
-        return told.failure
+        guard let reported = ending.reported else { throw ending.thrown }
+        return reported.failure
     }
 }
 
@@ -188,7 +188,7 @@ extension TransferService {
         context.session.peerLog.write(.warning, "a transfer has failed", metadata: metadata, by: context.logger)
     }
 
-    /// Tells the client of a stream how it ends.
+    /// Reports to the client of a stream how it ends.
     ///
     /// - Parameter item: The item that carries a failure.
     /// - Returns: The error that the handler throws.
@@ -201,7 +201,7 @@ extension TransferService {
     ) async -> any Error {
         let ending = TransferEnding(error)
         self.log(ending, method: method, context: context)
-        if let told = ending.told, let item = try? item(told.failure) { try? await stream.send(item) }
+        if let reported = ending.reported, let item = try? item(reported.failure) { try? await stream.send(item) }
         return ending.thrown
     }
 }

@@ -13,7 +13,7 @@ extension FolderTransferStore: EarlyTransferStore {
         var hashed: HashRecord?
         // A file that changes again and again is not the one that is put.
         for attempt in 0..<4 {
-            let begun = try await self.inTurn(of: put.id) { [hashed] in
+            let begun = try await self.exclusively(for: put.id) { [hashed] in
                 try self.beginNow(put, hashed: hashed, mayHash: attempt < 3, onEnd: onEnd)
             }
             switch begun {
@@ -30,7 +30,7 @@ extension FolderTransferStore: EarlyTransferStore {
         onEnd: @escaping @Sendable (any Error) -> Void
     ) async throws -> (any EarlyTransferWriter, isChanged: Bool)? {
         await self.removeExpired()
-        let begun = try await self.inTurn(of: put.id) {
+        let begun = try await self.exclusively(for: put.id) {
             try self.mayBeginEarly(put) ? self.beginNow(put, hashed: nil, mayHash: false, onEnd: onEnd) : nil
         }
         guard case .unfinished(let writer, let isChanged) = begun else { return nil }
@@ -53,12 +53,12 @@ extension FolderTransferStore: EarlyTransferStore {
 
     private func removeExpired() async {
         for id in self.state.withLockedValue({ [now = self.fileSystem.now()] in $0.ledger.expired(now: now) }) {
-            try? await self.inTurn(of: id) { try self.removeIfExpired(id) }
+            try? await self.exclusively(for: id) { try self.removeIfExpired(id) }
         }
     }
 
     public func discard(_ id: TransferID, writer: UInt64) async throws -> Bool {
-        try await self.inTurn(of: id) {
+        try await self.exclusively(for: id) {
             try self.withRoot { root in
                 try self.withFolder(FolderNames.unfinished, in: root, makes: false) { folder in
                     guard let found = try self.readUnfinished(id, in: folder), found.record.writer == writer else {
@@ -175,7 +175,7 @@ extension FolderTransferStore: EarlyTransferStore {
             if state.ledger.isFull(for: put), self.openFiles.endIdle() { throw StatusError(.overloaded) }
             return (try state.ledger.plan(put, now: now), state.live[put.id] != nil)
         }
-        let place = try self.place(for: put)
+        let slot = try self.slot(for: put)
         // It is open where a writer is at work. Otherwise another process may be.
         let old = isLive ? nil : try found.map { try self.openUnfinished($0.record, in: folder) }
         let content: UnfinishedContent
@@ -186,9 +186,9 @@ extension FolderTransferStore: EarlyTransferStore {
             }
             content =
                 if plan.isContentKept, let found {
-                    try self.continued(put, plan: plan, found: found, old: old, at: place)
+                    try self.continued(put, plan: plan, found: found, old: old, at: slot)
                 } else {
-                    try self.renewed(put, plan: plan, former: found?.record, old: old, at: place, in: folder)
+                    try self.renewed(put, plan: plan, former: found?.record, old: old, at: slot, in: folder)
                 }
         } catch {
             if let old { self.fileSystem.close(old) }
@@ -196,10 +196,10 @@ extension FolderTransferStore: EarlyTransferStore {
             throw error
         }
         let live = LivePut(put.id, content, onEnd: onEnd)
-        place.onEnd { [weak self, weak live] in
+        slot.onEnd { [weak self, weak live] in
             Task {
                 guard let self, let live else { return }
-                try? await self.inTurn(of: live.id) { self.close(live, StatusError(.overloaded)) }
+                try? await self.exclusively(for: live.id) { self.close(live, StatusError(.overloaded)) }
             }
         }
         self.state.withLockedValue { state in
@@ -209,11 +209,11 @@ extension FolderTransferStore: EarlyTransferStore {
         return .unfinished(FolderTransferWriter(self, live, offset: content.offset), isChanged: plan.isChanged)
     }
 
-    /// Returns the place of the descriptor: that of the writer at work, or a new one.
-    private func place(for put: TransferPut) throws -> OpenFiles.Place {
+    /// Returns the slot of the descriptor: that of the writer at work, or a new one.
+    private func slot(for put: TransferPut) throws -> OpenFiles.Slot {
         let live = self.state.withLockedValue { $0.live[put.id] }
-        if let place = try? live?.withContent({ $0.place }) { return place }
-        return try self.openFiles.takePlace(for: put.owner)
+        if let slot = try? live?.withContent({ $0.slot }) { return slot }
+        return try self.openFiles.takeSlot(for: put.owner)
     }
 
     /// Continues the received part of this content.
@@ -222,7 +222,7 @@ extension FolderTransferStore: EarlyTransferStore {
         plan: UnfinishedLedger.Plan,
         found: Unfinished,
         old: CInt?,
-        at place: OpenFiles.Place
+        at slot: OpenFiles.Slot
     ) throws -> UnfinishedContent {
         guard let old else {
             // The hash is continued as well.
@@ -235,7 +235,7 @@ extension FolderTransferStore: EarlyTransferStore {
         let status = try self.fileSystem.status(old)
         let hash = self.takePartialHash(of: .unfinished(put.id), FileKey(status)) ?? PartialHash()
         let name = found.record.contentName
-        return UnfinishedContent(old, at: place, name: name, file: put.file, offset: status.size, hash: hash)
+        return UnfinishedContent(old, at: slot, name: name, file: put.file, offset: status.size, hash: hash)
     }
 
     /// Begins the content that the record describes.
@@ -244,7 +244,7 @@ extension FolderTransferStore: EarlyTransferStore {
         plan: UnfinishedLedger.Plan,
         former: UnfinishedRecord?,
         old: CInt?,
-        at place: OpenFiles.Place,
+        at slot: OpenFiles.Slot,
         in folder: CInt
     ) throws -> UnfinishedContent {
         self.end(put.id, Self.reason(plan, put.id))
@@ -255,7 +255,7 @@ extension FolderTransferStore: EarlyTransferStore {
         let descriptor = try self.fileSystem.create(name, in: folder)
         _ = self.fileSystem.lock(descriptor)
         if let old { self.fileSystem.close(old) }
-        return UnfinishedContent(descriptor, at: place, name: name, file: put.file)
+        return UnfinishedContent(descriptor, at: slot, name: name, file: put.file)
     }
 
     private static func reason(_ plan: UnfinishedLedger.Plan, _ id: TransferID) -> any Error {

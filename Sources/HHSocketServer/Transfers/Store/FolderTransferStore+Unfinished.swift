@@ -87,7 +87,7 @@ extension FolderTransferStore {
     /// have left. A store that was opened by its path does so automatically, once an hour.
     public func sweep() async {
         let ids = (try? await self.onThread(of: Self.anyID) { try self.unfinishedIDs() }) ?? []
-        for id in ids { try? await self.inTurn(of: id) { try self.tidy(id) } }
+        for id in ids { try? await self.exclusively(for: id) { try self.tidy(id) } }
         try? await self.onThread(of: Self.anyID) { try self.removeUnusedHashes() }
     }
 

@@ -125,10 +125,10 @@ extension FolderTransferStore {
     /// - Throws: `CancellationError` if the task is cancelled. The progress is kept for the next attempt.
     func hash(of id: TransferID) async throws -> HashRecord? {
         while true {
-            switch try await self.inTurn(of: id, { try self.hashOn(id) }) {
+            switch try await self.exclusively(for: id, { try self.hashOn(id) }) {
             case .absent: return nil
             case .done(let record): return record
-            case .goesOn: try Task.checkCancellation()
+            case .continues: try Task.checkCancellation()
             }
         }
     }
@@ -136,7 +136,7 @@ extension FolderTransferStore {
     private enum Hashing: Sendable {
         case absent
         case done(HashRecord)
-        case goesOn
+        case continues
     }
 
     /// Hashes a part of a file.
@@ -156,10 +156,10 @@ extension FolderTransferStore {
                 // It is shorter than it was.
                 if hash.position == start { throw StatusError(.cancelledByServer) }
                 self.keep(hash, of: .whole(id), key)
-                return .goesOn
+                return .continues
             }
             // It may have changed meanwhile; then all begins again.
-            guard try FileKey(self.fileSystem.status(descriptor)) == key else { return .goesOn }
+            guard try FileKey(self.fileSystem.status(descriptor)) == key else { return .continues }
             let record = HashRecord(id: id, key: key, digest: hash.digest)
             self.keep(record, isDurable: false, in: root)
             return .done(record)

@@ -5,10 +5,10 @@ import NIOConcurrencyHelpers
 import NIOCore
 
 /// The client for which a task uses a store.
-enum StoreTurn {
-    /// The client in whose turn the store's threads work for this task: otherwise one that asks for many files would
-    /// have as many turns.
-    @TaskLocal static var owner: UInt64?
+enum StoreOwner {
+    /// The client for which the store's threads work in this task: otherwise one that asks for many files would
+    /// have as many shares of them.
+    @TaskLocal static var current: UInt64?
 }
 
 /// The files of transfers in a folder: the file of an id is `FOLDER/ID`.
@@ -155,7 +155,7 @@ public final class FolderTransferStore: TransferStore {
         let order = ThreadSanitizer.isRunning ? NIOLock() : nil
         let result = try await withCheckedThrowingContinuation { continuation in
             self.threads.submit(for: Self.owner(id)) {
-                let result = Swift.Result { try Self.told(body) }
+                let result = Swift.Result { try Self.translatingErrors(body) }
                 order?.withLock {}
                 continuation.resume(with: result)
             }
@@ -165,8 +165,8 @@ public final class FolderTransferStore: TransferStore {
     }
 
     /// Runs `body` on a thread, when no other operation on this id is running.
-    func inTurn<Result: Sendable>(
-        of id: TransferID,
+    func exclusively<Result: Sendable>(
+        for id: TransferID,
         _ body: @escaping @Sendable () throws -> Result
     ) async throws -> Result {
         await self.locks.lock(id)
@@ -175,10 +175,10 @@ public final class FolderTransferStore: TransferStore {
     }
 
     /// Runs `body` where the caller runs, which may block, when nothing else is done with this id.
-    func inTurnHere<Result>(of id: TransferID, _ body: () throws -> Result) async throws -> Result {
+    func exclusivelyHere<Result>(for id: TransferID, _ body: () throws -> Result) async throws -> Result {
         await self.locks.lock(id)
         defer { self.locks.unlock(id) }
-        return try Self.told(body)
+        return try Self.translatingErrors(body)
     }
 
     /// The threads, for a task that works on the file of an id.
@@ -190,13 +190,13 @@ public final class FolderTransferStore: TransferStore {
         if self.threads.waitingCount > 0 { await Task.yield() }
     }
 
-    /// In whose turn work on the file of an id is done: the client's, or the id's if no service has said whose it is.
+    /// For whom work on the file of an id is done: the client's, or the id's if no service has said whose it is.
     private static func owner(_ id: TransferID) -> UInt64 {
-        StoreTurn.owner ?? UInt64(bitPattern: Int64(id.hashValue))
+        StoreOwner.current ?? UInt64(bitPattern: Int64(id.hashValue))
     }
 
     /// Runs `body`, and throws errors of the system as the errors that clients receive.
-    private static func told<Result>(_ body: () throws -> Result) throws -> Result {
+    private static func translatingErrors<Result>(_ body: () throws -> Result) throws -> Result {
         do {
             return try body()
         } catch let error as SystemError {

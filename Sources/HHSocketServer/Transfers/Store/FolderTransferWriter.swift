@@ -20,28 +20,28 @@ struct FolderTransferWriter: ThreadedTransferWriter, EarlyTransferWriter {
     var executor: any TaskExecutor { self.store.executor(of: self.live.id) }
 
     func append(_ parts: [ByteBuffer]) async throws {
-        try await self.store.inTurn(of: self.live.id) { try self.store.append(parts, to: self.live) }
+        try await self.store.exclusively(for: self.live.id) { try self.store.append(parts, to: self.live) }
     }
 
     func appendHere(_ parts: [ByteBuffer]) async throws {
-        try await self.store.inTurnHere(of: self.live.id) { try self.store.append(parts, to: self.live) }
+        try await self.store.exclusivelyHere(for: self.live.id) { try self.store.append(parts, to: self.live) }
         await self.store.giveWay()
     }
 
     func identify(as sha256: TransferDigest) async throws {
-        try await self.store.inTurn(of: self.live.id) { try self.store.identify(self.live, as: sha256) }
+        try await self.store.exclusively(for: self.live.id) { try self.store.identify(self.live, as: sha256) }
     }
 
     func finish() async throws {
         // Content that an earlier process has left is hashed again. In parts, so that other operations get their turn.
-        while try await !self.store.inTurn(of: self.live.id, { try self.store.catchUp(self.live) }) {
+        while try await !self.store.exclusively(for: self.live.id, { try self.store.catchUp(self.live) }) {
             try Task.checkCancellation()
         }
-        try await self.store.inTurn(of: self.live.id) { try self.store.finish(self.live) }
+        try await self.store.exclusively(for: self.live.id) { try self.store.finish(self.live) }
     }
 
     func close() async {
-        try? await self.store.inTurn(of: self.live.id) { self.store.close(self.live) }
+        try? await self.store.exclusively(for: self.live.id) { self.store.close(self.live) }
     }
 }
 

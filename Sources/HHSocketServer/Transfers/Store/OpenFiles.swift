@@ -6,15 +6,15 @@ import NIOCore
 /// The files that stores keep open between two steps of their clients, which decide how long that is: as many as fit
 /// into the reserve of descriptors, for all stores of the process.
 ///
-/// A file that is read is closed when another needs its place, and opened again for its next read: the one that was
+/// A file that is read is closed when another needs its slot, and opened again for its next read: the one that was
 /// used longest ago first. One that is written is locked against other processes, so it cannot be closed meanwhile:
-/// writers have half of the places, which those give up that are idle or have more than others (``takePlace(for:)``).
+/// writers have half of the slots, which those give up that are idle or have more than others (``takeSlot(for:)``).
 final class OpenFiles: Sendable {
     /// The files of this process.
     static let shared = OpenFiles { DescriptorLimit.files(of: DescriptorLimit.current ?? 1_024) }
 
-    /// A writer's place, until it is released.
-    final class Place: Sendable {
+    /// A writer's slot, until it is released.
+    final class Slot: Sendable {
         fileprivate let owner: String
         private let files: OpenFiles
         private struct State {
@@ -37,7 +37,7 @@ final class OpenFiles: Sendable {
         fileprivate var used: NIODeadline { self.state.withLockedValue { $0.used } }
 
         /// Records that the writer gets content. A trickle is no use: with a byte now and then a writer would keep its
-        /// place, and what it has announced, for ever.
+        /// slot, and what it has announced, for ever.
         func use(_ bytes: Int) {
             let now = self.files.now()
             self.state.withLockedValue { state in
@@ -67,11 +67,11 @@ final class OpenFiles: Sendable {
         /// Grows with each use.
         var clock: UInt64 = 0
         var readers: [ObjectIdentifier: (used: UInt64, file: Weak<ReadFile>)] = [:]
-        var places: [String: [ObjectIdentifier: Weak<Place>]] = [:]
-        var placeCount = 0
+        var slots: [String: [ObjectIdentifier: Weak<Slot>]] = [:]
+        var slotCount = 0
     }
 
-    /// The time for which a writer may be idle while others want its place.
+    /// The time for which a writer may be idle while others want its slot.
     static let patience = TimeAmount.seconds(5)
     /// The number of bytes that a writer must get within that time: otherwise it is idle. 3.3 KB/s.
     static let leastUse = 16 << 10
@@ -88,7 +88,7 @@ final class OpenFiles: Sendable {
     }
 
     /// The number of files that are open, as far as they count here.
-    var count: Int { self.state.withLockedValue { $0.readers.count + $0.placeCount } }
+    var count: Int { self.state.withLockedValue { $0.readers.count + $0.slotCount } }
 
     // MARK: Reading
 
@@ -116,7 +116,7 @@ final class OpenFiles: Sendable {
     private func takeOldest(besides file: ReadFile, beyond capacity: Int) -> ReadFile? {
         self.state.withLockedValue { state in
             let own = ObjectIdentifier(file)
-            while state.readers.count + state.placeCount > capacity {
+            while state.readers.count + state.slotCount > capacity {
                 let others = state.readers.lazy.filter { $0.key != own }
                 guard let oldest = others.min(by: { $0.value.used < $1.value.used }) else { return nil }
                 state.readers[oldest.key] = nil
@@ -130,28 +130,28 @@ final class OpenFiles: Sendable {
 
     // MARK: Writing
 
-    /// Takes a place for a writer.
+    /// Takes a slot for a writer.
     ///
     /// Where none is free, a writer is ended, which continues in its next attempt: the one that has been idle longest,
     /// if that is ``patience`` at least; otherwise the one that has been idle longest of the owner that has most, if
     /// this owner has fewer even with one more.
     ///
     /// - Throws: ``StatusError`` with status 503, after which the client tries again soon.
-    func takePlace(for owner: String) throws -> Place {
+    func takeSlot(for owner: String) throws -> Slot {
         let maximum = max(1, self.capacity() / 2)
-        let place = Place(owner, self)
-        let (isTaken, idle): (Bool, Place?) = self.state.withLockedValue { state in
-            guard state.placeCount >= maximum else {
-                state.places[owner, default: [:]][ObjectIdentifier(place)] = Weak(object: place)
-                state.placeCount += 1
+        let slot = Slot(owner, self)
+        let (isTaken, idle): (Bool, Slot?) = self.state.withLockedValue { state in
+            guard state.slotCount >= maximum else {
+                state.slots[owner, default: [:]][ObjectIdentifier(slot)] = Weak(object: slot)
+                state.slotCount += 1
                 return (true, nil)
             }
-            return (false, Self.idlePlace(in: state, for: owner, now: self.now()))
+            return (false, Self.idleSlot(in: state, for: owner, now: self.now()))
         }
-        // The place is free once the store has closed the file, in the writer's turn.
+        // The slot is free once the store has closed the file, after the writer's other work.
         idle?.end()
         guard isTaken else { throw StatusError(.overloaded) }
-        return place
+        return slot
     }
 
     /// Ends the writer that has been idle longest, if that is ``patience`` at least, for others that need what it has
@@ -159,33 +159,33 @@ final class OpenFiles: Sendable {
     ///
     /// - Returns: Whether there was one.
     func endIdle() -> Bool {
-        let idle = self.state.withLockedValue { Self.idlePlace(in: $0, now: self.now()) }
+        let idle = self.state.withLockedValue { Self.idleSlot(in: $0, now: self.now()) }
         idle?.end()
         return idle != nil
     }
 
-    private static func idlest(_ places: some Sequence<Weak<Place>>) -> Place? {
-        places.compactMap(\.object).min { $0.used < $1.used }
+    private static func idlest(_ slots: some Sequence<Weak<Slot>>) -> Slot? {
+        slots.compactMap(\.object).min { $0.used < $1.used }
     }
 
-    private static func idlePlace(in state: State, now: NIODeadline) -> Place? {
-        let idlest = self.idlest(state.places.values.lazy.flatMap(\.values))
+    private static func idleSlot(in state: State, now: NIODeadline) -> Slot? {
+        let idlest = self.idlest(state.slots.values.lazy.flatMap(\.values))
         return idlest.flatMap { now - $0.used >= Self.patience ? $0 : nil }
     }
 
-    private static func idlePlace(in state: State, for owner: String, now: NIODeadline) -> Place? {
-        if let idle = self.idlePlace(in: state, now: now) { return idle }
-        guard let most = state.places.values.max(by: { $0.count < $1.count }),
-            most.count > (state.places[owner]?.count ?? 0) + 1
+    private static func idleSlot(in state: State, for owner: String, now: NIODeadline) -> Slot? {
+        if let idle = self.idleSlot(in: state, now: now) { return idle }
+        guard let most = state.slots.values.max(by: { $0.count < $1.count }),
+            most.count > (state.slots[owner]?.count ?? 0) + 1
         else { return nil }
         return self.idlest(most.values)
     }
 
     private func released(_ owner: String, _ key: ObjectIdentifier) {
         self.state.withLockedValue { state in
-            guard state.places[owner]?.removeValue(forKey: key) != nil else { return }
-            state.placeCount -= 1
-            if state.places[owner]?.isEmpty == true { state.places[owner] = nil }
+            guard state.slots[owner]?.removeValue(forKey: key) != nil else { return }
+            state.slotCount -= 1
+            if state.slots[owner]?.isEmpty == true { state.slots[owner] = nil }
         }
     }
 }

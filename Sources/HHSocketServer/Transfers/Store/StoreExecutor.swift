@@ -6,7 +6,7 @@ final class StoreExecutor: TaskExecutor {
     private let threads: BlockingThreads
     private let owner: UInt64
 
-    /// - Parameter owner: In whose turn the jobs run.
+    /// - Parameter owner: For whom the jobs run.
     init(_ threads: BlockingThreads, owner: UInt64) {
         self.threads = threads
         self.owner = owner

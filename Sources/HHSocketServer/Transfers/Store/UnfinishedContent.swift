@@ -47,8 +47,8 @@ struct PartialHash: Sendable {
 /// it: with each part, eight times its length of the existing content.
 struct UnfinishedContent: Sendable {
     let descriptor: CInt
-    /// The place of its descriptor among those of the process.
-    let place: OpenFiles.Place
+    /// The slot of its descriptor among those of the process.
+    let slot: OpenFiles.Slot
     /// Its name in the folder of unfinished files.
     let name: String
     var file: TransferFile
@@ -60,14 +60,14 @@ struct UnfinishedContent: Sendable {
 
     init(
         _ descriptor: CInt,
-        at place: OpenFiles.Place,
+        at slot: OpenFiles.Slot,
         name: String,
         file: TransferFile,
         offset: UInt64 = 0,
         hash: PartialHash = PartialHash()
     ) {
         self.descriptor = descriptor
-        self.place = place
+        self.slot = slot
         self.name = name
         self.file = file
         self.offset = offset
@@ -79,7 +79,7 @@ struct UnfinishedContent: Sendable {
     var isHashed: Bool { self.hash.position == self.offset }
 
     mutating func append(_ parts: [ByteBuffer], _ fileSystem: any StoreFileSystem) throws {
-        self.place.use(parts.reduce(0) { $0 + $1.readableBytes })
+        self.slot.use(parts.reduce(0) { $0 + $1.readableBytes })
         for part in parts {
             guard UInt64(part.readableBytes) <= self.file.size - self.offset else {
                 throw TransferError(

@@ -64,14 +64,14 @@ final class GetRival {
         guard let stream = self.stream else { return }
         switch stream.down.removeFirst() {
         case .begin(let file, let offset):
-            self.perform(self.machine.received(file, from: offset, now: now))
+            self.perform(self.machine.receivedFile(file, from: offset, now: now))
         case .content(let part):
             let count = part.bytes.readableBytes
             self.perform(self.machine.moved(UInt64(count), now: now))
             self.arriving = part.bytes
             self.perform(self.machine.receivedContent(at: part.offset, count: count, now: now))
             self.arriving = nil
-        case .failure(let error): self.perform(self.machine.received(error))
+        case .failure(let error): self.perform(self.machine.receivedFailure(error))
         case .end(let error):
             self.stream = nil
             self.perform(self.machine.streamEnded(error, now: now))
@@ -114,8 +114,8 @@ final class GetRival {
         case .abandon:
             self.stream = nil
             self.work.removeAll { if case .open = $0 { true } else { false } }
-        case .leave: self.work.append(.reconnect)
-        case .prove, .tell: break
+        case .replaceConnection: self.work.append(.reconnect)
+        case .prove, .report: break
         case .end(let result, _): self.outcomes.append(result)
         }
     }
@@ -151,7 +151,7 @@ final class GetRivalStream {
         } catch {
             self.isOver = true
             let ending = TransferEnding(TransferEnding.storeFailure(error))
-            if let told = ending.told { self.down.append(.failure(told)) }
+            if let reported = ending.reported { self.down.append(.failure(reported)) }
             let status = (ending.thrown as? StatusError)?.status ?? .unknown
             self.down.append(.end(SocketError(SocketError.Code(status), message: "\(error)", delivery: .answered)))
         }

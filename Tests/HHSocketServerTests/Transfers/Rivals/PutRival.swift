@@ -106,7 +106,7 @@ final class PutRival {
                 needsHash: message.needsSha256,
                 failure: message.hasFailure ? TransferError(message.failure) : nil
             )
-            self.perform(self.machine.received(report, now: now))
+            self.perform(self.machine.receivedReport(report, now: now))
         case .end(let error):
             self.stream = nil
             self.perform(self.machine.streamEnded(error, now: now))
@@ -152,7 +152,7 @@ final class PutRival {
             self.stream?.up.append(Self.item(message))
         case .rehash: self.work.append(.rehash)
         case .open: self.work.append(.open)
-        case .leave: self.work.append(.reconnect)
+        case .replaceConnection: self.work.append(.reconnect)
         case .read(let piece): self.work.append(.read(piece))
         case .send(let piece):
             let content = ByteBuffer(bytes: self.bytes[Int(piece.offset)..<Int(piece.end)])
@@ -160,7 +160,7 @@ final class PutRival {
             self.work.append(.room)
         case .finish: self.stream?.up.append(nil)
         case .abandon: self.abandon()
-        case .prove, .tell: break
+        case .prove, .report: break
         case .end(let result): self.outcomes.append(result)
         }
     }
@@ -203,7 +203,7 @@ final class PutRivalStream {
             self.down += [.item(try self.session.complete().item), .end(nil)]
             return file
         } catch {
-            await self.fail(self.end.error ?? TransferEnding.storeFailure(error), tells: fault != .tellsNoFailure)
+            await self.fail(self.end.error ?? TransferEnding.storeFailure(error), reports: fault != .reportsNoFailure)
             return nil
         }
     }
@@ -213,7 +213,7 @@ final class PutRivalStream {
 
     private func take(_ store: FolderTransferStore, _ fault: TransferRivals.Fault?) async throws -> TransferFile? {
         guard let item = self.up.removeFirst() else { throw self.session.endedEarly() }
-        switch self.session.received(item) {
+        switch self.session.receivedItem(item) {
         case .ignore: return nil
         case .fail(let error): throw error
         case .report(let report): self.down.append(.item(try report.item))
@@ -251,13 +251,13 @@ final class PutRivalStream {
         return self.file
     }
 
-    private func fail(_ error: any Error, tells: Bool) async {
+    private func fail(_ error: any Error, reports: Bool) async {
         await self.close()
-        guard tells else { return }
+        guard reports else { return }
         let ending = TransferEnding(error)
-        if let told = ending.told {
+        if let reported = ending.reported {
             var report = Hhsocket_PutReport()
-            report.failure = told.failure
+            report.failure = reported.failure
             let bytes: [UInt8]? = try? report.serializedBytes()
             self.down.append(.item(ByteBuffer(bytes: bytes ?? [])))
         }

@@ -11,7 +11,7 @@ import TestSupport
 struct TransferRivals {
     /// A deliberate fault, which must break a promise.
     enum Fault {
-        case damagesContent, tellsNoFailure, mixesFiles, losesContent
+        case damagesContent, reportsNoFailure, mixesFiles, losesContent
     }
 
     /// The frequency of each event in a thousand steps.

@@ -17,7 +17,7 @@ import Testing
 
     /// Begins with the first seed whose history shows the fault: others take long.
     @Test(arguments: [
-        (TransferRivals.Fault.damagesContent, 1), (.tellsNoFailure, 21), (.mixesFiles, 79), (.losesContent, 1),
+        (TransferRivals.Fault.damagesContent, 1), (.reportsNoFailure, 21), (.mixesFiles, 79), (.losesContent, 1),
     ])
     func mistakesAreFound(_ fault: TransferRivals.Fault, _ first: Int) async throws {
         for seed in first..<first + 50 {

@@ -14,7 +14,7 @@ import Testing
         #expect(handshake.receive(WebSocketClose(code: 1_000)) == [.closeChannel])
     }
 
-    @Test func clientThatClosesLeavesTheEndOfTCPToTheServer() {
+    @Test func clientThatClosesWaitsForTheServerToEndTCP() {
         var handshake = ClosingHandshake(role: .client)
         #expect(handshake.close(self.close) == [.send(self.close), .awaitPeer])
         #expect(handshake.receive(WebSocketClose(code: 1_000)) == [.awaitPeer])

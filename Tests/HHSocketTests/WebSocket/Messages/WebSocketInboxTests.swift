@@ -10,7 +10,7 @@ import Testing
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct WebSocketInboxTests {
     private func message(_ text: String) -> WebSocketMessage { WebSocketMessage(text) }
 
-    @Test func cancellingOneReaderLeavesTheOthers() async throws {
+    @Test func cancellingOneReaderSparesTheOthers() async throws {
         let inbox = WebSocketInbox(account: nil) {}
         let texts = NIOLockedValueBox<[String]>([])
         func reader() -> Task<Bool, Never> {

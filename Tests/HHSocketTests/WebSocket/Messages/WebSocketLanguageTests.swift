@@ -43,7 +43,7 @@ extension WebSocketLanguage {
 
     private let patience = Closing.awaitPeer(.seconds(5))
 
-    @Test func clientThatAnswersACloseFrameLeavesTheEndOfTCPToTheServer() throws {
+    @Test func clientThatAnswersACloseFrameWaitsForTheServerToEndTCP() throws {
         var (language, bytes) = (WebSocketLanguage(uncompressed: .client), SendBytes())
         language.append(self.close(to: .client, 1_001))
         #expect(try language.next() == .close(WebSocketClose(code: 1_001)))
@@ -71,7 +71,7 @@ extension WebSocketLanguage {
     }
 
     @Test(arguments: [WebSocketRole.client, .server])
-    func brokenPeerIsToldWhyAndNotWaitedFor(role: WebSocketRole) throws {
+    func brokenPeerIsNotifiedWhyAndNotWaitedFor(role: WebSocketRole) throws {
         var (language, bytes) = (WebSocketLanguage(uncompressed: role), SendBytes())
         // Masked by a server, or not masked by a client.
         language.append(self.close(to: role == .client ? .server : .client, 1_000))

@@ -410,7 +410,7 @@ final class LinkWorld: PeerObserver, @unchecked Sendable {
 
     func closed(_ closure: WebSocketLink.Closure, _ peer: SimulatedPeer, _ state: PeerState) {
         var allowed: [String] = []
-        let told = Self.text(closure.code, closure.reason, closure.wasClean, closure.error != nil)
+        let reported = Self.text(closure.code, closure.reason, closure.wasClean, closure.error != nil)
         if let close = state.deliveredClose {
             allowed.append(Self.text(close.code ?? 1_005, close.reason, true, true))
         } else {
@@ -424,7 +424,7 @@ final class LinkWorld: PeerObserver, @unchecked Sendable {
         }
         // The connection is closed with the link.
         if self.link == nil { allowed.append(Self.text(1_000, "", state.deliveredClose != nil, false)) }
-        if !allowed.contains(told) { self.fail("closed with \(told), and should be one of \(allowed)") }
+        if !allowed.contains(reported) { self.fail("closed with \(reported), and should be one of \(allowed)") }
         // A connection that the link leaves by itself is left regardless of the server.
         guard closure.error != nil, !self.isInBackground, !self.isSwitching else { return }
         let code = state.deliveredViolation.map { ServerItem.violations[$0].code } ?? state.deliveredClose?.code

@@ -24,7 +24,7 @@ import Testing
         #expect(String(buffer: request.encode()) == expected.joined(separator: "\r\n"))
     }
 
-    @Test func requestLeavesOutWhatIsNotOffered() throws {
+    @Test func requestOmitsWhatIsNotOffered() throws {
         let text = String(buffer: try OpeningSample.request().encode())
         #expect(!text.contains("Protocol"))
         #expect(!text.contains("Extensions"))

@@ -116,12 +116,12 @@ import Testing
             func mutated(_ texts: [String]) -> [UInt8] {
                 var bytes = Array(texts[Int.random(in: 0..<texts.count, using: &random)].utf8)
                 for _ in 0..<Int.random(in: 1...4, using: &random) {
-                    let place = Int.random(in: 0..<bytes.count, using: &random)
+                    let position = Int.random(in: 0..<bytes.count, using: &random)
                     switch Int.random(in: 0...3, using: &random) {
-                    case 0: bytes[place] = alphabet.randomElement(using: &random) ?? 0
-                    case 1: bytes.insert(alphabet.randomElement(using: &random) ?? 0, at: place)
-                    case 2: bytes[place] = UInt8.random(in: 0...255, using: &random)
-                    default: if bytes.count > 1 { bytes.remove(at: place) }
+                    case 0: bytes[position] = alphabet.randomElement(using: &random) ?? 0
+                    case 1: bytes.insert(alphabet.randomElement(using: &random) ?? 0, at: position)
+                    case 2: bytes[position] = UInt8.random(in: 0...255, using: &random)
+                    default: if bytes.count > 1 { bytes.remove(at: position) }
                     }
                 }
                 return bytes

@@ -13,7 +13,7 @@ import Testing
         #expect(try await server.received(1, ofType: 101).map(\.string) == ["Ann"])
     }
 
-    @Test func statusesAreTold() async throws {
+    @Test func statusesAreReported() async throws {
         let server = try await MockServer()
         server.on(101, .status(.noPermission))
         let client = SocketClient(configuration: .init(servers: [server.endpoint]))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-/// Work that waits: principals take turns, and in the turn of a principal its connections do. No locks and no clock.
-struct TurnQueue<Element> {
+/// Work that waits: principals alternate, and among the work of a principal its connections do. No locks and no clock.
+struct PrincipalQueue<Element> {
     /// The client that some work is done for.
     struct Owner: Hashable, Sendable {
         /// Identifies its identity or its address.
@@ -9,7 +9,7 @@ struct TurnQueue<Element> {
         var connection: UInt64 = 0
     }
 
-    /// The place of an element that waits.
+    /// Identifies an element that waits.
     struct Ticket: Sendable {
         fileprivate var principal: UInt64
         /// The number of the principal's line.
@@ -17,7 +17,7 @@ struct TurnQueue<Element> {
         fileprivate var number: UInt64
     }
 
-    private var turns = OwnerTurns()
+    private var order = RoundRobin()
     /// The work of each principal's connections; at least one element.
     private var lines: [UInt64: FairQueue<Element>] = [:]
     /// The number of elements that wait.
@@ -25,26 +25,26 @@ struct TurnQueue<Element> {
 
     /// Adds an element to the end of the line of its connection.
     ///
-    /// - Returns: Its place, for ``withdraw(_:)``.
+    /// - Returns: Its ticket, for ``withdraw(_:)``.
     mutating func append(_ element: Element, of owner: Owner) -> Ticket {
         self.count += 1
         return Ticket(
             principal: owner.principal,
-            line: self.turns.enter(owner.principal),
+            line: self.order.enter(owner.principal),
             number: self.lines[owner.principal, default: FairQueue()].append(element, of: owner.connection)
         )
     }
 
-    /// Removes and returns the next element of the principal whose turn it is; nil if there is none.
+    /// Removes and returns the element of the next principal; nil if there is none.
     mutating func popFirst() -> Element? {
-        guard let principal = self.turns.next(), let element = self.lines[principal]?.popFirst() else { return nil }
+        guard let principal = self.order.next(), let element = self.lines[principal]?.popFirst() else { return nil }
         self.removedOne(of: principal)
         return element
     }
 
     /// Removes and returns an element; nil if it no longer waits.
     mutating func withdraw(_ ticket: Ticket) -> Element? {
-        guard self.turns.number(of: ticket.principal) == ticket.line,
+        guard self.order.number(of: ticket.principal) == ticket.line,
             let element = self.lines[ticket.principal]?.withdraw(ticket.number)
         else { return nil }
         self.removedOne(of: ticket.principal)
@@ -55,8 +55,8 @@ struct TurnQueue<Element> {
         self.count -= 1
         guard self.lines[principal]?.count == 0 else { return }
         self.lines[principal] = nil
-        self.turns.leave(principal)
+        self.order.remove(principal)
     }
 }
 
-extension TurnQueue: Sendable where Element: Sendable {}
+extension PrincipalQueue: Sendable where Element: Sendable {}

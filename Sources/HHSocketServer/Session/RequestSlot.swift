@@ -2,9 +2,9 @@
 import HHSocketLink
 import NIOCore
 
-/// The place of a request in every count of requests in flight: of the server, its type, its client's identity and the
+/// The slot of a request in every count of requests in flight: of the server, its type, its client's identity and the
 /// adaptive limit. It must be left exactly once.
-struct RequestPlace: Sendable {
+struct RequestSlot: Sendable {
     typealias Refusal = SessionMachine<Task<Void, Never>>.Refusal
 
     private let account: LedgerAccount
@@ -45,12 +45,12 @@ struct RequestPlace: Sendable {
 
     /// - Parameters:
     ///   - begun: The result of ``begin()``.
-    ///   - tellsOfTime: Whether the time since then is the duration of the handler.
-    func leave(begun: NIODeadline?, tellsOfTime: Bool) {
+    ///   - reportsTime: Whether the time since then is the duration of the handler.
+    func release(begun: NIODeadline?, reportsTime: Bool) {
         self.account.finishedRequest()
         self.rules.inFlight?.finished()
         self.identity?.finished()
         guard let begun else { return }
-        self.rules.limiter?.finished(after: tellsOfTime ? self.account.now() - begun : nil)
+        self.rules.limiter?.finished(after: reportsTime ? self.account.now() - begun : nil)
     }
 }

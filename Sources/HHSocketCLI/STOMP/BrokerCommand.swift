@@ -2,7 +2,7 @@
 import ArgumentParser
 
 /// `hhsocket stomp`
-struct STOMPCommand: ParsableCommand {
+struct BrokerCommand: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "stomp",
         abstract: "Send messages to a STOMP broker, or receive them.",

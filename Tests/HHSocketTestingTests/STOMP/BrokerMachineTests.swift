@@ -5,26 +5,26 @@ import NIOCore
 import Testing
 
 /// The rules of a broker, frame by frame.
-@Suite struct BrokerCoreTests {
+@Suite struct BrokerMachineTests {
     // MARK: Connecting
 
     @Test func highestCommonVersionIsAgreedOn() {
         for (accepted, version) in [("1.0,1.1,1.2", "1.2"), ("1.1,1.0", "1.1"), ("1.0", "1.0"), ("1.1,2.0", "1.1")] {
             var broker = BrokerScript()
-            broker.core.opened(0)
+            broker.machine.opened(0)
             #expect(
                 broker.say(0, "CONNECT accept-version:\(accepted) host:/") == [
                     "0 CONNECTED version:\(version) heart-beat:1,1 server:MockBroker session:session-0",
                     "0 speaks \(version)",
                 ]
             )
-            #expect(broker.core.isConnected(0))
+            #expect(broker.machine.isConnected(0))
         }
     }
 
     @Test func clientOf10HasNoVersionAndNoHost() {
         var broker = BrokerScript()
-        broker.core.opened(3)
+        broker.machine.opened(3)
         #expect(
             broker.say(3, "CONNECT") == [
                 "3 CONNECTED heart-beat:1,1 server:MockBroker session:session-3", "3 speaks 1.0",
@@ -34,8 +34,8 @@ import Testing
 
     @Test func withoutACommonVersionTheErrorNamesThoseThatThereAre() {
         var broker = BrokerScript { $0.versions = [.v1_1, .v1_2] }
-        broker.core.opened(0)
-        let actions = broker.core.received(BrokerScript.frame("CONNECT accept-version:1.0,2.0 host:/"), on: 0)
+        broker.machine.opened(0)
+        let actions = broker.machine.receivedFrame(BrokerScript.frame("CONNECT accept-version:1.0,2.0 host:/"), on: 0)
         guard case .send(let error, 0)? = actions.first else {
             Issue.record("no ERROR")
             return
@@ -73,9 +73,9 @@ import Testing
                 $0.logins = ["me": "right"]
                 $0.closesAfterErrors = closes
             }
-            broker.core.opened(0)
+            broker.machine.opened(0)
             #expect(broker.say(0, refused.frame) == ["0 ERROR: \(refused.message)", "0 closes"])
-            #expect(!broker.core.isConnected(0))
+            #expect(!broker.machine.isConnected(0))
         }
     }
 
@@ -84,7 +84,7 @@ import Testing
             $0.virtualHosts = ["/"]
             $0.logins = ["me": "right"]
         }
-        broker.core.opened(0)
+        broker.machine.opened(0)
         #expect(broker.say(0, "STOMP accept-version:1.2 host:/ login:me passcode:right").last == "0 speaks 1.2")
     }
 
@@ -98,7 +98,7 @@ import Testing
                 $0.heartBeatInterval = .milliseconds(ours.0)
                 $0.expectedHeartBeatInterval = .milliseconds(ours.1)
             }
-            broker.core.opened(0)
+            broker.machine.opened(0)
             let actions = broker.say(0, "CONNECT accept-version:1.2 host:/ heart-beat:\(theirs)")
             #expect(actions.first?.contains("heart-beat:\(ours.0),\(ours.1) ") == true)
             #expect(actions.dropFirst(2).first == expected)
@@ -137,11 +137,11 @@ import Testing
         broker.connect(0)
         #expect(broker.say(0, "SUBSCRIBE id:1 destination:/queue/a").isEmpty)
         #expect(broker.say(0, "\(refused.frame)").first == "0 ERROR: \(refused.message)")
-        #expect(!broker.core.isConnected(0) && broker.core.subscriptions(of: 0).isEmpty)
+        #expect(!broker.machine.isConnected(0) && broker.machine.subscriptions(of: 0).isEmpty)
         #expect(broker.say(0, "SEND destination:/queue/a|x").isEmpty)
     }
 
-    @Test func errorHasTheReceiptThatWasAskedForAndMayLeaveTheConnectionOpen() {
+    @Test func errorHasTheReceiptThatWasAskedForAndMayKeepTheConnectionOpen() {
         var broker = BrokerScript { $0.closesAfterErrors = false }
         broker.connect(0)
         #expect(broker.say(0, "SEND destination:a receipt:7|x") == ["0 ERROR: unknown destination, receipt 7"])
@@ -158,9 +158,9 @@ import Testing
         do throws(STOMPViolation) { _ = try decoder.next() } catch { violation = error }
         var broker = BrokerScript { $0.closesAfterErrors = false }
         broker.connect(0)
-        let actions = broker.core.received(try #require(violation), on: 0).map(BrokerScript.show)
+        let actions = broker.machine.receivedViolation(try #require(violation), on: 0).map(BrokerScript.show)
         #expect(actions == ["0 ERROR: malformed frame", "0 closes"])
-        #expect(broker.core.received(try #require(violation), on: 0).isEmpty)
+        #expect(broker.machine.receivedViolation(try #require(violation), on: 0).isEmpty)
     }
 
     @Test func receiptsAreSentOnceTheFrameIsHandled() {
@@ -175,7 +175,7 @@ import Testing
         var other = BrokerScript()
         other.connect(0)
         #expect(other.say(0, "DISCONNECT") == ["0 closes"])
-        other.core.opened(1)
+        other.machine.opened(1)
         #expect(other.say(1, "CONNECT accept-version:1.2 host:/ receipt:r").last == "1 speaks 1.2")
     }
 
@@ -192,7 +192,7 @@ import Testing
             "SEND destination:/topic/t content-type:text/plain content-length:1 receipt:r foo:1 foo:2 "
                 + "message-id:mine subscription:mine ack:mine|x"
         )
-        let frames = broker.core.received(sent, on: 0).compactMap { action -> STOMPFrame? in
+        let frames = broker.machine.receivedFrame(sent, on: 0).compactMap { action -> STOMPFrame? in
             if case .send(let frame, _) = action, frame.command == .message { frame } else { nil }
         }
         #expect(frames.count == 3 && frames.allSatisfy { String(buffer: $0.body) == "x" })
@@ -207,14 +207,14 @@ import Testing
         var auto = BrokerScript()
         auto.connect(0)
         #expect(auto.say(0, "SUBSCRIBE id:1 destination:/queue/a ack:auto").isEmpty)
-        guard case .send(let frame, _)? = auto.core.publish(ByteBuffer(), to: "/queue/a")?.first else {
+        guard case .send(let frame, _)? = auto.machine.publish(ByteBuffer(), to: "/queue/a")?.first else {
             Issue.record("nothing was delivered")
             return
         }
         #expect(!frame.headers.contains(name: "ack"))
     }
 
-    @Test func queueKeepsMessagesForOneOfItsConsumersInTurn() {
+    @Test func queueKeepsMessagesForEachConsumerAlternately() {
         var broker = BrokerScript()
         broker.connect(0)
         broker.connect(1, .v1_1)
@@ -256,11 +256,11 @@ import Testing
         #expect(broker.publish("a", to: "/queue/q") == [])
         #expect(broker.say(0, "SUBSCRIBE id:1 destination:/queue/q ack:client prefetch-count:2") == ["0 a s:1"])
         #expect(broker.say(0, "SUBSCRIBE id:2 destination:/topic/t").isEmpty)
-        let subscriptions = broker.core.subscriptions(of: 0)
+        let subscriptions = broker.machine.subscriptions(of: 0)
         #expect(subscriptions.map(\.id) == ["1", "2"] && subscriptions.map(\.destination) == ["/queue/q", "/topic/t"])
         #expect(subscriptions.map(\.ack) == ["client", "auto"])
         #expect(subscriptions.map(\.prefetchCount) == [2, nil] && subscriptions.map(\.unacknowledged) == [1, 0])
-        #expect(broker.core.subscriptions(of: 1).isEmpty)
+        #expect(broker.machine.subscriptions(of: 1).isEmpty)
     }
 
     @Test func subscriptionsOf10MayHaveNoID() {

@@ -7,7 +7,7 @@ import Testing
 @testable import HHSocket
 
 /// Connections that are left because they make no progress, and those that have proved useful.
-@Suite struct ConnectionLeavingTests {
+@Suite struct ConnectionReplacementTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     private let first = ConnectionID(number: 1)
     private let second = ConnectionID(number: 2)
@@ -21,7 +21,7 @@ import Testing
 
     @Test func oneIsLeftForANewOneToTheSameServerIfThereIsNoOther() {
         var machine = self.readyMachine()
-        #expect(machine.leave(self.first, now: self.start).deeds == ["open 2 a:1"])
+        #expect(machine.replace(self.first, now: self.start).deeds == ["open 2 a:1"])
         // Calls continue until there is another connection.
         #expect(machine.isReady)
         #expect(machine.connected(self.second, now: self.start).deeds == ["ready 2 a:1", "drain 1"])
@@ -29,13 +29,13 @@ import Testing
 
     @Test func anotherServerIsAskedFirstAndThePresentOneNext() {
         var machine = self.readyMachine([serverA, serverB])
-        #expect(machine.leave(self.first, now: self.start).deeds == ["open 2 b:2"])
+        #expect(machine.replace(self.first, now: self.start).deeds == ["open 2 b:2"])
         #expect(machine.connectFailed(self.second, because: refused(serverB), now: self.start).deeds == ["open 3 a:1"])
     }
 
     @Test func oneThatCannotBeReplacedStays() {
         var machine = self.readyMachine()
-        _ = machine.leave(self.first, now: self.start)
+        _ = machine.replace(self.first, now: self.start)
         let actions = machine.connectFailed(self.second, because: refused(serverA), now: self.start)
         #expect(actions.texts.last == "report switch failed connectionRefused")
         #expect(machine.current?.id == self.first)
@@ -43,11 +43,11 @@ import Testing
 
     @Test func oneThatIsNotReadyAnyMoreOrLeftAlreadyIsNotLeftAgain() {
         var machine = self.readyMachine()
-        #expect(machine.leave(self.second, now: self.start).deeds.isEmpty)
-        _ = machine.leave(self.first, now: self.start)
-        #expect(machine.leave(self.first, now: self.start).deeds.isEmpty)
+        #expect(machine.replace(self.second, now: self.start).deeds.isEmpty)
+        _ = machine.replace(self.first, now: self.start)
+        #expect(machine.replace(self.first, now: self.start).deeds.isEmpty)
         _ = machine.connected(self.second, now: self.start)
-        #expect(machine.leave(self.first, now: self.start).deeds.isEmpty)
+        #expect(machine.replace(self.first, now: self.start).deeds.isEmpty)
     }
 
     /// The time at which a connection proves useful: before its loss or after.
@@ -94,7 +94,7 @@ import Testing
         #expect(machine.connect(now: self.start).deeds == ["being made", "resolve 1"])
         #expect(machine.resolved(self.first, .success(servers), now: self.start).deeds == ["open 2 a:1"])
         _ = machine.connected(self.second, now: self.start)
-        #expect(machine.leave(self.second, now: self.start).deeds == ["resolve 3"])
+        #expect(machine.replace(self.second, now: self.start).deeds == ["resolve 3"])
         let third = ConnectionID(number: 3)
         #expect(machine.resolved(third, .success(servers), now: self.start).deeds == ["open 4 b:2"])
     }

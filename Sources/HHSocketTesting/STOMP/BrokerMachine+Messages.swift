@@ -3,7 +3,7 @@ import DequeModule
 import HHSocketSTOMP
 
 /// The processing of messages: queues, deliveries, acknowledgements, transactions.
-extension BrokerCore {
+extension BrokerMachine {
     /// Puts a message where it belongs: into a queue, or before each subscription of a topic.
     mutating func route(_ message: Message) {
         if message.destination.hasPrefix("/queue/") {
@@ -22,18 +22,18 @@ extension BrokerCore {
 
     /// Delivers messages while there is a consumer that accepts one.
     mutating func dispatch(_ id: MailboxID) {
-        while let turn = self.nextTurn(id), let consumer = self.mailboxes[id]?.consumers[turn],
+        while let index = self.nextConsumer(id), let consumer = self.mailboxes[id]?.consumers[index],
             let message = self.mailboxes[id]?.messages.popFirst()
         {
-            // A consumer that received one is the last in the next turn.
-            self.mailboxes[id]?.consumers.remove(at: turn)
+            // A consumer that received one is the last from now on.
+            self.mailboxes[id]?.consumers.remove(at: index)
             self.mailboxes[id]?.consumers.append(consumer)
             self.deliver(message, to: consumer)
         }
     }
 
     /// The index of the consumer that takes the next message; nil without a message or a consumer with room.
-    private func nextTurn(_ id: MailboxID) -> Int? {
+    private func nextConsumer(_ id: MailboxID) -> Int? {
         guard let mailbox = self.mailboxes[id], !mailbox.messages.isEmpty else { return nil }
         return mailbox.consumers.firstIndex { self.hasRoom($0) }
     }

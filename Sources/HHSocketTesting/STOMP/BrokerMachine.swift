@@ -8,7 +8,7 @@ package import NIOCore
 ///
 /// Destinations are `/queue/…`, whose messages are each kept for one of the consumers, and `/topic/…`, whose messages
 /// go to all current subscribers.
-package struct BrokerCore: Sendable {
+package struct BrokerMachine: Sendable {
     /// The actions to perform, in this order.
     package enum Action: Hashable, Sendable {
         case send(STOMPFrame, to: Int)
@@ -133,7 +133,7 @@ package struct BrokerCore: Sendable {
     /// Handles a received frame.
     ///
     /// - Parameter confirms: Whether its receipt is sent; true by default.
-    package mutating func received(_ frame: STOMPFrame, on connection: Int, confirms: Bool = true) -> [Action] {
+    package mutating func receivedFrame(_ frame: STOMPFrame, on connection: Int, confirms: Bool = true) -> [Action] {
         guard self.peers[connection] != nil else { return [] }
         let receipt = frame.command == .connect || frame.command == .stomp ? nil : frame.headers["receipt"]
         do throws(Fault) {
@@ -149,7 +149,7 @@ package struct BrokerCore: Sendable {
     }
 
     /// Handles bytes that are not a frame.
-    package mutating func received(_ violation: STOMPViolation, on connection: Int) -> [Action] {
+    package mutating func receivedViolation(_ violation: STOMPViolation, on connection: Int) -> [Action] {
         guard self.peers[connection] != nil else { return [] }
         self.fail(connection, Fault("malformed frame", violation.description), receipt: nil, closes: true)
         return self.takeActions()
@@ -164,7 +164,7 @@ package struct BrokerCore: Sendable {
 
     /// A connection has ended: its transactions are aborted, and its messages wait for others.
     package mutating func ended(_ connection: Int) -> [Action] {
-        self.leave(connection)
+        self.removePeer(connection)
         return self.takeActions()
     }
 
@@ -226,10 +226,10 @@ package struct BrokerCore: Sendable {
 
     private mutating func end(_ connection: Int) {
         self.actions.append(.close(connection))
-        self.leave(connection)
+        self.removePeer(connection)
     }
 
-    private mutating func leave(_ connection: Int) {
+    private mutating func removePeer(_ connection: Int) {
         guard var peer = self.peers.removeValue(forKey: connection) else { return }
         for subscription in peer.subscriptions {
             self.removeConsumer(Consumer(connection: connection, subscription: subscription.number), subscription)
@@ -238,7 +238,7 @@ package struct BrokerCore: Sendable {
     }
 }
 
-extension BrokerCore.Message {
+extension BrokerMachine.Message {
     /// The headers that do not depend on the receiver.
     var fields: STOMPHeaders {
         var headers: STOMPHeaders = ["destination": self.destination, "message-id": "message-\(self.number)"]

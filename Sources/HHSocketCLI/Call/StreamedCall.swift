@@ -15,7 +15,7 @@ struct StreamedItem {
 }
 
 /// One call whose client or server streams: sends the lines of standard input, and hands over the items that come.
-final class StreamCall: Sendable {
+final class StreamedCall: Sendable {
     private struct State {
         var opening: Task<Result<SocketStream, SocketError>, Never>?
         var stream: SocketStream?
@@ -47,7 +47,7 @@ final class StreamCall: Sendable {
     /// - Throws: The error of `report`.
     func run(
         _ report: (StreamedItem) throws(StandardOutput.Failure) -> Void
-    ) async throws(StandardOutput.Failure) -> CallOutcome {
+    ) async throws(StandardOutput.Failure) -> MeasuredOutcome {
         let clock = ContinuousClock()
         let begin = clock.now
         let outcome: Result<SocketResponse, SocketError>
@@ -62,11 +62,11 @@ final class StreamCall: Sendable {
                 metrics = stream.metrics
             }
             for try await body in stream.items where failure == nil {
-                let place = stream.place
+                let address = stream.address
                 let item = StreamedItem(
                     body: body,
-                    serial: place?.serial ?? 0,
-                    server: place?.endpoint,
+                    serial: address?.serial ?? 0,
+                    server: address?.endpoint,
                     duration: clock.now - begin
                 )
                 do throws(StandardOutput.Failure) {
@@ -84,7 +84,7 @@ final class StreamCall: Sendable {
         // Flushes: a cancel reaches the server before the process ends.
         await self.client.close()
         if let failure { throw failure }
-        return CallOutcome(result: outcome, duration: duration, metrics: metrics)
+        return MeasuredOutcome(result: outcome, duration: duration, metrics: metrics)
     }
 
     /// Cancels the call, also while it waits for a connection.

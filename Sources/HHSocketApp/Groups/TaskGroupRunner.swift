@@ -5,7 +5,7 @@ import NIOConcurrencyHelpers
 
 /// Performs the decisions of a group's machine. The ``Ending``s of its members retain it, so that a running group
 /// completes without a reference to it.
-final class TaskGroupCore: Sendable {
+final class TaskGroupRunner: Sendable {
     typealias Outcome = SocketTaskGroup.Outcome
     typealias Handler = @Sendable (Outcome) -> Void
 
@@ -14,7 +14,7 @@ final class TaskGroupCore: Sendable {
         /// Called once, in this order; the first is the user's.
         var handlers: [Handler]
         /// Whether all handlers have returned.
-        var allAreTold = false
+        var haveAllReturned = false
         /// The outcome, set once the user's handler has returned.
         var outcome: Outcome?
         var progress: TaskProgress?
@@ -44,12 +44,12 @@ final class TaskGroupCore: Sendable {
     /// The reporter of one member's end, which reports it once: at the first call of ``end(_:)``, or when it is
     /// released without one.
     final class Ending: Sendable {
-        private let core: TaskGroupCore
+        private let runner: TaskGroupRunner
         private let number: Int
         private let hasEnded = NIOLockedValueBox(false)
 
-        init(_ core: TaskGroupCore, _ number: Int) {
-            self.core = core
+        init(_ runner: TaskGroupRunner, _ number: Int) {
+            self.runner = runner
             self.number = number
         }
 
@@ -58,12 +58,12 @@ final class TaskGroupCore: Sendable {
                 defer { hasEnded = true }
                 return !hasEnded
             }
-            if isFirst { self.core.left(self.number, error) }
+            if isFirst { self.runner.left(self.number, error) }
         }
 
         deinit {
             guard !self.hasEnded.withLockedValue({ $0 }) else { return }
-            self.core.left(
+            self.runner.left(
                 self.number,
                 SocketError(
                     .cancelled,
@@ -159,7 +159,7 @@ final class TaskGroupCore: Sendable {
             while true {
                 let handlers: [Handler] = self.state.withLockedValue { state in
                     defer { state.handlers = [] }
-                    if state.handlers.isEmpty { state.allAreTold = true }
+                    if state.handlers.isEmpty { state.haveAllReturned = true }
                     return state.handlers
                 }
                 guard !handlers.isEmpty else { break }
@@ -175,8 +175,8 @@ final class TaskGroupCore: Sendable {
     /// Runs `handler` at the end, after those added before it; at once if these have run.
     func whenComplete(_ handler: @escaping Handler) {
         let outcome = self.state.withLockedValue { state in
-            if !state.allAreTold { state.handlers.append(handler) }
-            return state.allAreTold ? state.outcome : nil
+            if !state.haveAllReturned { state.handlers.append(handler) }
+            return state.haveAllReturned ? state.outcome : nil
         }
         if let outcome { handler(outcome) }
     }
@@ -232,11 +232,11 @@ final class TaskGroupCore: Sendable {
             return showing == .nothing
         }
         guard isFirst else { return }
-        var mustGoOn = true
-        while mustGoOn {
+        var mustContinue = true
+        while mustContinue {
             let (progress, units) = self.state.withLockedValue { ($0.progress, $0.units) }
             progress?.update(to: units)
-            mustGoOn = self.showing.withLockedValue { showing in
+            mustContinue = self.showing.withLockedValue { showing in
                 defer { showing = showing == .progressThatIsOld ? .progress : .nothing }
                 return showing == .progressThatIsOld
             }

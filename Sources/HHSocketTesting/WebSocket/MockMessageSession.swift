@@ -3,12 +3,12 @@ import HHSocket
 import NIOCore
 
 /// One connection of a ``MockWebSocketServer``.
-final class MessageSession: MockSession<MessageWire> {
+final class MockMessageSession: MockSession<MessageWire> {
     /// The length from which on messages are compressed; nil if that was not agreed on.
     private var compressedLength: Int?
 
     override func isReady(_ agreement: OpeningAgreement?) {
-        if agreement?.deflate != nil { self.compressedLength = self.core?.wire.compression?.minimumLength }
+        if agreement?.deflate != nil { self.compressedLength = self.parts?.wire.compression?.minimumLength }
         super.isReady(agreement)
     }
 
@@ -25,14 +25,14 @@ final class MessageSession: MockSession<MessageWire> {
     }
 
     private func received(_ content: WebSocketContent) {
-        guard let core = self.core else { return }
+        guard let parts = self.parts else { return }
         let received = Received(connection: self.number, content: content)
-        core.received.append(received)
+        parts.received.append(received)
         switch content {
-        case .text(let text): self.perform(core.reaction(to: text), for: received)
-        case .binary: self.perform(core.reaction(to: nil), for: received)
-        case .ping: self.perform(core.wire.rules.withLockedValue { $0.ping }, for: received)
-        case .close: self.perform(core.wire.rules.withLockedValue { $0.close }, for: received)
+        case .text(let text): self.perform(parts.reaction(to: text), for: received)
+        case .binary: self.perform(parts.reaction(to: nil), for: received)
+        case .ping: self.perform(parts.wire.rules.withLockedValue { $0.ping }, for: received)
+        case .close: self.perform(parts.wire.rules.withLockedValue { $0.close }, for: received)
         case .pong, .violation: break
         }
     }

@@ -3,7 +3,7 @@ import HHSocketSTOMP
 import NIOCore
 
 /// The commands.
-extension BrokerCore {
+extension BrokerMachine {
     mutating func handle(_ frame: STOMPFrame, on connection: Int) throws(Fault) {
         guard let version = self.peers[connection]?.version else {
             guard frame.command == .connect || frame.command == .stomp else {

@@ -2,7 +2,7 @@
 import HHSocketLink
 
 /// The objects that the connections of a running server share: its rules, its books and its services.
-final class ServerCore: Sendable {
+final class ServerParts: Sendable {
     let rules: RequestRules
     let books: ServerBooks
     let services: ServerServices

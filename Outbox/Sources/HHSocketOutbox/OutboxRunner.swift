@@ -6,7 +6,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 
 /// Performs the decisions of an ``OutboxMachine``.
-final class OutboxCore: Sendable {
+final class OutboxRunner: Sendable {
     private struct State {
         var machine: OutboxMachine
         var generator = SystemRandomNumberGenerator()
@@ -70,7 +70,7 @@ final class OutboxCore: Sendable {
     ///
     /// Only actions for the disk are submitted to the writer under the lock: a caller that sees a state of the machine,
     /// such as in a snapshot, and then uses the writer, finds the causes of that state on disk.
-    private func turn(
+    private func step(
         _ news: (inout OutboxMachine, OutboxMachine.Moment, inout SystemRandomNumberGenerator) -> [OutboxMachine.Action]
     ) {
         let now = self.clock.now()
@@ -88,7 +88,7 @@ final class OutboxCore: Sendable {
     private func perform(_ action: OutboxMachine.Action) {
         switch action {
         case .send(let entry): self.send(entry)
-        case .tell(let event): self.observers.tell(event)
+        case .report(let event): self.observers.report(event)
         case .remove, .bury, .count: break
         }
     }
@@ -105,9 +105,9 @@ final class OutboxCore: Sendable {
         case .count(let id, let attempts):
             self.writer.submit({ try $0.setAttempts(attempts, of: id) }) { result in
                 // The count is still in memory, and is on disk after the next failure.
-                if case .failure(let error) = result { self.observers.tell(.storageFailed(error)) }
+                if case .failure(let error) = result { self.observers.report(.storageFailed(error)) }
             }
-        case .send, .tell: break
+        case .send, .report: break
         }
     }
 
@@ -121,8 +121,8 @@ final class OutboxCore: Sendable {
             switch result {
             case .success:
                 self.state.withLockedValue { $0.removals[id] = nil }
-                self.observers.tell(event)
-            case .failure(let error): self.turn { machine, now, _ in machine.failed(action, error, now: now) }
+                self.observers.report(event)
+            case .failure(let error): self.step { machine, now, _ in machine.failed(action, error, now: now) }
             }
         }
     }
@@ -153,7 +153,7 @@ final class OutboxCore: Sendable {
             state.wakeTime = nil
             state.wake = nil
         }
-        self.turn { _, _, _ in [] }
+        self.step { _, _, _ in [] }
     }
 
     // MARK: Sending
@@ -162,19 +162,19 @@ final class OutboxCore: Sendable {
         let connectivity = self.transport.connectivity
         let task = Task { [weak self] in
             for await isConnected in connectivity {
-                self?.turn { machine, _, _ in
+                self?.step { machine, _, _ in
                     machine.connectivityChanged(isConnected)
                     return []
                 }
             }
-            self?.turn { machine, _, _ in
+            self?.step { machine, _, _ in
                 machine.connectivityChanged(false)
                 return []
             }
         }
         self.state.withLockedValue { $0.connectivity = task }
         // Messages that have expired need not wait for a connection.
-        self.turn { _, _, _ in [] }
+        self.step { _, _, _ in [] }
     }
 
     private func send(_ entry: OutboxEntry) {
@@ -185,7 +185,7 @@ final class OutboxCore: Sendable {
             // Created under the lock, so that it is registered before it can end; it does not run under the lock.
             state.attempts[number] = Task {
                 let outcome = await self.attempt(entry)
-                self.turn { $0.finished(entry.id, outcome, now: $1, using: &$2) }
+                self.step { $0.finished(entry.id, outcome, now: $1, using: &$2) }
                 // Removed last: `close()` waits for attempts, and so until the outcome has been submitted to the
                 // writer.
                 self.state.withLockedValue { _ = $0.attempts.removeValue(forKey: number) }
@@ -293,7 +293,7 @@ final class OutboxCore: Sendable {
     ) -> Result<OutboxEntry.ID, OutboxError> {
         switch result {
         case .success(.added(let entry)):
-            self.turn { machine, _, _ in machine.added(entry) }
+            self.step { machine, _, _ in machine.added(entry) }
             return .success(entry.id)
         case .success(.existing(let id)):
             self.unreserve(bytes)
@@ -318,7 +318,7 @@ final class OutboxCore: Sendable {
 
     func withdraw(_ id: OutboxEntry.ID) -> Bool {
         let done = NIOLockedValueBox(false)
-        self.turn { machine, _, _ in
+        self.step { machine, _, _ in
             guard let actions = machine.withdraw(id) else { return [] }
             done.withLockedValue { $0 = true }
             return actions
@@ -327,7 +327,7 @@ final class OutboxCore: Sendable {
     }
 
     func resume(topic: String) {
-        self.turn { machine, _, _ in machine.resume(topic: topic) }
+        self.step { machine, _, _ in machine.resume(topic: topic) }
     }
 
     var snapshot: OutboxSnapshot { self.state.withLockedValue { $0.machine.snapshot } }
@@ -375,7 +375,7 @@ final class OutboxCore: Sendable {
             return .failure(error)
         }
         if let resending, case .added(let entry) = resending.insertion {
-            self.turn { machine, _, _ in machine.resent(entry, deadLetterBytes: resending.deadLetterBytes) }
+            self.step { machine, _, _ in machine.resent(entry, deadLetterBytes: resending.deadLetterBytes) }
             return .success(entry.id)
         }
         self.state.withLockedValue { $0.machine.unreserveForDeadLetter() }
@@ -399,7 +399,7 @@ final class OutboxCore: Sendable {
     }
 
     private func deadLetterRemoved(bytes: Int) {
-        self.turn { machine, _, _ in
+        self.step { machine, _, _ in
             machine.deadLetterRemoved(bytes: bytes)
             return []
         }

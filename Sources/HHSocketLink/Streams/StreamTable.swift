@@ -47,7 +47,7 @@ package struct StreamSettings: Sendable {
 ///
 /// The input is frames, requests of the application and the time; the output is the frames of
 /// ``StreamScheduler/next()``, and ``StreamAction``s for the shell.
-package struct StreamCore: ~Copyable {
+package struct StreamTable: ~Copyable {
     enum Role: Hashable {
         case client, server
     }
@@ -210,8 +210,8 @@ package struct StreamCore: ~Copyable {
     var heldMemory: UInt64 { self.memoryOfStreams + self.assembler.memory }
     /// Whether there is an incomplete payload.
     var hasUnfinished: Bool { self.unfinishedCount > 0 || self.assembler.isGathering }
-    /// The number of places that waiting payloads occupy, including stubs.
-    var occupiedPlaces: Int { self.scheduler.occupiedPlaces + self.timers.occupiedPlaces }
+    /// The number of slots that waiting payloads occupy, including stubs.
+    var occupiedSlots: Int { self.scheduler.occupiedSlots + self.timers.occupiedSlots }
     private var maximumHeld: UInt64 { UInt64(max(0, self.settings.maximumHeldBytes)) }
 
     mutating func find(_ serial: UInt32) -> SlotKey? {
@@ -326,14 +326,14 @@ package struct StreamCore: ~Copyable {
     mutating func send(_ id: StreamID, type: UInt32, status: Status, _ payload: ByteBuffer) -> SendResult {
         guard let lane = self.streams.with(id.key, { $0.sendingLane }) ?? nil else { return .over }
         let item = LanePayload(type: type, status: status, kind: .item, bytes: payload)
-        return self.scheduler.send(item, on: lane) ? .goOn : .wait
+        return self.scheduler.send(item, on: lane) ? .proceed : .wait
     }
 
     /// The next frame to send.
     mutating func next(now: NIODeadline) -> Frame? {
         guard !self.isClosed else { return nil }
         // Also if no frame is sent: a lane that was set aside has made room for others.
-        defer { self.noteGoingOn() }
+        defer { self.unblockSenders() }
         guard let departure = self.scheduler.next() else { return nil }
         if let key = departure.stream?.key, let kind = departure.kind {
             switch kind {
@@ -347,10 +347,10 @@ package struct StreamCore: ~Copyable {
     }
 
     /// Notifies senders that waited that they may continue.
-    mutating func noteGoingOn() {
-        guard self.scheduler.hasGoingOn else { return }
-        for id in self.scheduler.takeGoingOn() where self.streams[id.key].map({ !$0.isOver }) ?? false {
-            self.actions.append(.goOn(id))
+    mutating func unblockSenders() {
+        guard self.scheduler.hasUnblocked else { return }
+        for id in self.scheduler.takeUnblocked() where self.streams[id.key].map({ !$0.isOver }) ?? false {
+            self.actions.append(.proceed(id))
         }
     }
 
@@ -370,7 +370,7 @@ package struct StreamCore: ~Copyable {
         } else {
             self.unproductiveFrames += 1
         }
-        self.noteGoingOn()
+        self.unblockSenders()
     }
 
     private mutating func grantConnection() {
@@ -624,7 +624,7 @@ package struct StreamCore: ~Copyable {
     private mutating func stopSending(_ key: SlotKey) {
         guard let stream = self.streams[key] else { return }
         if self.scheduler.silence(stream.lane) == .free { self.sendCancel(stream.serial) }
-        self.noteGoingOn()
+        self.unblockSenders()
     }
 
     // MARK: Time
@@ -657,7 +657,7 @@ package struct StreamCore: ~Copyable {
                 if self.streams[id.key].map({ !$0.isOver }) ?? false { self.setAlarm(id.key, now) }
             }
         }
-        self.noteGoingOn()
+        self.unblockSenders()
     }
 
     // MARK: Payloads in pieces
@@ -684,8 +684,8 @@ package struct StreamCore: ~Copyable {
 
 /// Whether a sender may send its next item.
 package enum SendResult: Hashable, Sendable {
-    case goOn
-    /// Wait until ``StreamAction/goOn(_:)``.
+    case proceed
+    /// Wait until ``StreamAction/proceed(_:)``.
     case wait
     /// This stream sends no more items; the item was dropped.
     case over

@@ -4,7 +4,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 
 /// The state that the connections of a ``MockPeer`` share.
-final class MockCore<Wire: MockWire>: Sendable {
+final class MockParts<Wire: MockWire>: Sendable {
     struct Rules {
         var standing: [Wire.Key: MockReaction<Wire>] = [:]
         var once: [Wire.Key: Deque<MockReaction<Wire>>] = [:]

@@ -4,7 +4,7 @@ import HHSocketSTOMP
 import NIOCore
 
 /// One connection of a ``MockBroker``.
-final class STOMPSession: MockSession<STOMPWire> {
+final class MockSTOMPSession: MockSession<STOMPWire> {
     private var decoder: STOMPDecoder
     private var version: STOMPVersion?
     /// The bytes that are joined into messages, if a message length is configured.
@@ -12,25 +12,25 @@ final class STOMPSession: MockSession<STOMPWire> {
     /// The number of reads.
     private var reads = 0
 
-    override init(core: MockCore<STOMPWire>, port: MockPort) {
-        self.decoder = STOMPDecoder(limits: core.wire.limits)
-        super.init(core: core, port: port)
+    override init(parts: MockParts<STOMPWire>, port: MockPort) {
+        self.decoder = STOMPDecoder(limits: parts.wire.limits)
+        super.init(parts: parts, port: port)
     }
 
     override func isReady(_ agreement: OpeningAgreement?) {
-        self.core?.wire.add(self)
+        self.parts?.wire.add(self)
         super.isReady(agreement)
     }
 
     override func isClosed(_ content: WebSocketContent) {
         guard case .violation(let text) = content else { return }
-        self.core?.wire.violations.append(.init(connection: self.number, text: text))
+        self.parts?.wire.violations.append(.init(connection: self.number, text: text))
     }
 
-    override func leave() {
-        let core = self.core
-        super.leave()
-        core?.wire.remove(number: self.number)
+    override func handleEnd() {
+        let parts = self.parts
+        super.handleEnd()
+        parts?.wire.remove(number: self.number)
     }
 
     // MARK: Reading
@@ -42,7 +42,7 @@ final class STOMPSession: MockSession<STOMPWire> {
 
     override func decode(_ bytes: ByteBuffer) {
         if self.decoder.bufferedBytes == 0, bytes.readableBytesView.allSatisfy({ $0 == 0x0A || $0 == 0x0D }) {
-            for byte in bytes.readableBytesView where byte == 0x0A { self.core?.wire.beats.append(self.number) }
+            for byte in bytes.readableBytesView where byte == 0x0A { self.parts?.wire.beats.append(self.number) }
         }
         self.decoder.append(bytes)
     }
@@ -50,11 +50,11 @@ final class STOMPSession: MockSession<STOMPWire> {
     override func handleNext() -> Bool {
         do throws(STOMPViolation) {
             guard let frame = try self.decoder.next() else { return false }
-            self.core?.wire.received(frame, on: self)
+            self.parts?.wire.received(frame, on: self)
             return true
         } catch {
             self.fail()
-            self.core?.wire.violated(error, on: self.number)
+            self.parts?.wire.violated(error, on: self.number)
             return false
         }
     }
@@ -70,7 +70,7 @@ final class STOMPSession: MockSession<STOMPWire> {
         guard let port = self.port else { return }
         let bound = NIOLoopBound(self, eventLoop: port.loop)
         port.after(interval) {
-            guard bound.value.core != nil else { return }
+            guard bound.value.parts != nil else { return }
             bound.value.put(ByteBuffer(bytes: [STOMPEncoder.endOfLine]))
             bound.value.flush()
             bound.value.sendHeartBeats(every: interval)
@@ -86,9 +86,9 @@ final class STOMPSession: MockSession<STOMPWire> {
         let bound = NIOLoopBound(self, eventLoop: port.loop)
         port.after(interval) {
             let session = bound.value
-            guard let core = session.core else { return }
+            guard let parts = session.parts else { return }
             let isSilent = session.isReading && session.reads == reads
-            guard !isSilent || silentIntervals == 0 else { return core.wire.missedHeartBeats(of: session.number) }
+            guard !isSilent || silentIntervals == 0 else { return parts.wire.missedHeartBeats(of: session.number) }
             session.expectHeartBeats(every: interval, reads: session.reads, silentIntervals: isSilent ? 1 : 0)
         }
     }
@@ -101,7 +101,7 @@ final class STOMPSession: MockSession<STOMPWire> {
         switch output.source {
         case .handle(let confirms):
             guard let received else { return }
-            for _ in 0..<sending.copies { self.core?.wire.handle(received, confirms: confirms) }
+            for _ in 0..<sending.copies { self.parts?.wire.handle(received, confirms: confirms) }
             return
         case .frame(let frame):
             bytes = self.encode(frame)
@@ -123,7 +123,7 @@ final class STOMPSession: MockSession<STOMPWire> {
             try STOMPEncoder.encode(frame, version: self.version, into: &bytes)
             return bytes
         } catch {
-            self.core?.wire.violations.append(.init(connection: self.number, text: "the broker cannot send: \(error)"))
+            self.parts?.wire.violations.append(.init(connection: self.number, text: "the broker cannot send: \(error)"))
             return nil
         }
     }
@@ -141,7 +141,7 @@ final class STOMPSession: MockSession<STOMPWire> {
 
     private func put(_ bytes: ByteBuffer, _ dribble: Dribble? = nil) {
         guard let carriage = self.carriage else { return self.send(bytes, dribble) }
-        if dribble == nil, self.core?.wire.messageLength != nil {
+        if dribble == nil, self.parts?.wire.messageLength != nil {
             self.gathered.writeImmutableBuffer(bytes)
         } else {
             self.sendGathered()
@@ -151,7 +151,7 @@ final class STOMPSession: MockSession<STOMPWire> {
 
     /// Sends the gathered bytes, in messages of the configured length.
     private func sendGathered() {
-        guard self.gathered.readableBytes > 0, let length = self.core?.wire.messageLength else { return }
+        guard self.gathered.readableBytes > 0, let length = self.parts?.wire.messageLength else { return }
         var bytes = self.gathered
         self.gathered = ByteBuffer()
         while let message = bytes.readSlice(length: min(max(1, length), bytes.readableBytes)),

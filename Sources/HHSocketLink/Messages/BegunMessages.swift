@@ -2,7 +2,7 @@
 import NIOCore
 
 /// The messages of one link whose sending has begun and whose outcome is awaited. On the socket's thread.
-package final class LeavingMessages<Language: LinkLanguage> where Language.Unit: MessageUnit {
+package final class BegunMessages<Language: LinkLanguage> where Language.Unit: MessageUnit {
     /// The largest capacity for sent messages that is kept.
     private static var largestKept: Int { 16 }
 
@@ -14,7 +14,7 @@ package final class LeavingMessages<Language: LinkLanguage> where Language.Unit:
 
     package init(_ link: Link<Language>) {
         self.link = link
-        link.tellsOfRoom = true
+        link.reportsRoom = true
     }
 
     /// Sends a message, which fails where the link closes or too much waits.

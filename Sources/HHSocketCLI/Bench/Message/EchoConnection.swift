@@ -4,7 +4,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 
 /// A link of the bench to a server that sends messages back.
-final class MessageConnection<Link: BenchedLink>: Sendable {
+final class EchoConnection<Link: BenchedLink>: Sendable {
     let link: Link
     /// The loop of the socket's thread.
     let eventLoop: any EventLoop

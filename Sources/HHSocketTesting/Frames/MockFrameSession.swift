@@ -3,7 +3,7 @@ import HHSocket
 import NIOCore
 
 /// One connection of a ``MockServer``.
-final class FrameSession: MockSession<FrameWire> {
+final class MockFrameSession: MockSession<FrameWire> {
     private let format: WireFormat
     private let forge: FrameForge
     private var decoder: FrameDecoder
@@ -15,8 +15,8 @@ final class FrameSession: MockSession<FrameWire> {
     /// The steps that wait for the cancel of a request, by serial.
     private var untilCancelled: [UInt32: [(request: Received, rest: Steps)]] = [:]
 
-    override init(core: MockCore<FrameWire>, port: MockPort) {
-        let format = core.wire.format
+    override init(parts: MockParts<FrameWire>, port: MockPort) {
+        let format = parts.wire.format
         self.format = format
         self.forge = FrameForge(direction: .response, format: format)
         // Without limits, so that everything that can be decoded is recorded.
@@ -26,16 +26,16 @@ final class FrameSession: MockSession<FrameWire> {
             maximumPayloadLength: .max,
             maximumCorruptRun: .max
         )
-        super.init(core: core, port: port)
+        super.init(parts: parts, port: port)
     }
 
     override func isClosed(_ content: WebSocketContent) {
-        self.core?.wire.closeFrames.append(.init(connection: self.number, content: content))
+        self.parts?.wire.closeFrames.append(.init(connection: self.number, content: content))
     }
 
-    override func leave() {
+    override func handleEnd() {
         self.untilCancelled = [:]
-        super.leave()
+        super.handleEnd()
     }
 
     override func waitForCancel(_ request: Received, _ rest: Steps) {
@@ -68,7 +68,7 @@ final class FrameSession: MockSession<FrameWire> {
             guard isWhole else { return }
         }
         let request = self.opened(frame)
-        self.core?.received.append(request)
+        self.parts?.received.append(request)
         if let reaction = self.reaction(to: request) {
             self.perform(reaction, for: request)
         } else if self.format.isHeartbeatAnswer(type: request.type) {
@@ -87,15 +87,15 @@ final class FrameSession: MockSession<FrameWire> {
     }
 
     private func reaction(to request: Received) -> MockReaction<FrameWire>? {
-        guard let core = self.core else { return nil }
+        guard let parts = self.parts else { return nil }
         let type = request.type
         var reaction: MockReaction<FrameWire>? {
-            guard self.format.isControlType(type) else { return core.reaction(to: type) }
-            return core.rules.withLockedValue { $0.reaction(to: type) }
+            guard self.format.isControlType(type) else { return parts.reaction(to: type) }
+            return parts.rules.withLockedValue { $0.reaction(to: type) }
         }
         guard type == FrameType.item || type == FrameType.end, let streams = self.streams else { return reaction }
         guard !streams.isDeaf(to: request.serial), let streamType = request.streamType else { return nil }
-        return reaction ?? core.wire.reaction(to: type, ofStream: streamType)
+        return reaction ?? parts.wire.reaction(to: type, ofStream: streamType)
     }
 
     private func sendCredits(_ credits: [Frame]) {
@@ -104,7 +104,7 @@ final class FrameSession: MockSession<FrameWire> {
     }
 
     private func receivedHello(_ request: Received) {
-        guard let answer = self.core?.wire.answer(toHello: request.body) else { return }
+        guard let answer = self.parts?.wire.answer(toHello: request.body) else { return }
         self.agreement = answer.agreement
         self.streams = answer.agreement?.streams.map { MockStreams($0) }
         self.decoder.agreedFlags = answer.agreement?.flags ?? 0

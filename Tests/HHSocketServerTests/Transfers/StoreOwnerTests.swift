@@ -9,13 +9,13 @@ import Testing
 @testable import HHSocketServer
 
 /// A store's few threads, of which each client gets its share, however many files it asks for.
-@Suite(.tags(.io), .timeLimit(.minutes(5))) struct StoreTurnTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct StoreOwnerTests {
     /// Keeps a thread of a store from its work.
     private func occupy(_ store: FolderTransferStore, _ count: Int, until end: DispatchSemaphore) {
         for _ in 0..<count { store.threads.submit(for: 99) { end.wait() } }
     }
 
-    @Test func threadsServeClientsInTurnAndNotFiles() async throws {
+    @Test func threadsAlternateBetweenClientsAndNotFiles() async throws {
         let files = MemoryFileSystem()
         let store = try FolderTransferStore(path: "/store", files)
         let many = (0..<16).map { TransferID("many\($0)") }.compactMap { $0 }
@@ -38,7 +38,7 @@ import Testing
             let waiting = store.threads.waitingCount
             finds.append(
                 Task {
-                    try await StoreTurn.$owner.withValue(UInt64(owner)) { try await store.find(id) == nil }
+                    try await StoreOwner.$current.withValue(UInt64(owner)) { try await store.find(id) == nil }
                 }
             )
             try await eventually("\(id) waits") { store.threads.waitingCount == waiting + 1 }
@@ -52,7 +52,7 @@ import Testing
     private final class Spy: TransferStore {
         let owners = NIOLockedValueBox<[UInt64?]>([])
 
-        private func note() { self.owners.withLockedValue { $0.append(StoreTurn.owner) } }
+        private func note() { self.owners.withLockedValue { $0.append(StoreOwner.current) } }
 
         func take() -> [UInt64?] {
             self.owners.withLockedValue { owners in
@@ -86,13 +86,13 @@ import Testing
     }
 
     /// All that a service does in its store is done in the turn of its client.
-    @Test func eachMethodIsInTheTurnOfItsClient() async throws {
+    @Test func eachMethodIsDoneForItsClient() async throws {
         let spy = Spy()
         try await withTransfers(store: spy) { calls, server, _ in
             let other = TransferCalls(try #require(server.address))
             try await calls.signIn("one")
             try await other.signIn("two")
-            var turns: [Set<UInt64?>] = []
+            var rounds: [Set<UInt64?>] = []
             for client in [calls, other] {
                 _ = try await client.find("a")
                 _ = try await client.get("b")
@@ -100,10 +100,10 @@ import Testing
                 _ = try await client.discard("d", writer: 1)
                 let owners = spy.take()
                 #expect(owners.count == 4)
-                turns.append(Set(owners))
+                rounds.append(Set(owners))
             }
-            #expect(turns.allSatisfy { $0.count == 1 && !$0.contains(nil) })
-            #expect(turns[0] != turns[1])
+            #expect(rounds.allSatisfy { $0.count == 1 && !$0.contains(nil) })
+            #expect(rounds[0] != rounds[1])
             await other.client.close()
         }
     }

@@ -152,7 +152,7 @@ package struct StreamTable: ~Copyable {
     var streams = SlotTable<Stream>()
     /// The streams that are open, by serial.
     private(set) var open: [UInt32: SlotKey] = [:]
-    /// The stream that was looked up last.
+    /// The stream that was found last.
     private var lastFound: (serial: UInt32, key: SlotKey)?
     var assembler: PayloadAssembler
     var timers = TimerTable<StreamID>()
@@ -350,7 +350,7 @@ package struct StreamTable: ~Copyable {
     mutating func unblockSenders() {
         guard self.scheduler.hasUnblocked else { return }
         for id in self.scheduler.takeUnblocked() where self.streams[id.key].map({ !$0.isOver }) ?? false {
-            self.actions.append(.proceed(id))
+            self.actions.append(.unblock(id))
         }
     }
 
@@ -685,7 +685,7 @@ package struct StreamTable: ~Copyable {
 /// Whether a sender may send its next item.
 package enum SendResult: Hashable, Sendable {
     case proceed
-    /// Wait until ``StreamAction/proceed(_:)``.
+    /// Wait until ``StreamAction/unblock(_:)``.
     case wait
     /// This stream sends no more items; the item was dropped.
     case over

@@ -278,7 +278,7 @@ final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable 
         let frame = Frame(type: request.type, serial: serial, payload: request.body)
         do throws(SocketError) {
             try self.rules.check(frame)
-            if try self.rules.send(frame, priority, on: connection.link, connection.endpoint, in: &turn) {
+            if try self.rules.send(frame, priority, on: connection.link, to: connection.endpoint, in: &turn) {
                 self.sendingBegan(serial, on: connection.id, in: &turn)
             } else {
                 self.isQueued(key)

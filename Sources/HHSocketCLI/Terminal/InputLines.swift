@@ -34,6 +34,7 @@ final class InputLines: @unchecked Sendable {
         let line: Result<Line?, Input.Failure> = await withCheckedContinuation { reader in
             self.queue.async { reader.resume(returning: Result { () throws(Input.Failure) in try self.read() }) }
         }
+        if ThreadSanitizer.isRunning { self.queue.sync {} }
         return try line.get()
     }
 

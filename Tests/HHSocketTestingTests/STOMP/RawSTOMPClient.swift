@@ -69,13 +69,14 @@ final class RawSTOMPClient: Sendable {
         _ = try await self.frames(1)
     }
 
-    func send(_ text: String) async throws {
-        try await self.channel.writeAndFlush(ByteBuffer(string: text))
-    }
+    func send(_ text: String) async throws { try await self.send(ByteBuffer(string: text)) }
+
+    func send(_ bytes: ByteBuffer) async throws { try await self.channel.writeAndFlush(bytes) }
 
     func close() async throws { try await self.channel.close() }
 
     /// All received bytes.
+    var bytes: [UInt8] { self.state.withLockedValue { Array(buffer: $0.bytes) } }
     var text: String { self.state.withLockedValue { String(buffer: $0.bytes) } }
 
     /// Waits for the first frames.

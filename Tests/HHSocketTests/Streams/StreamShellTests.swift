@@ -3,10 +3,25 @@ import DequeModule
 import HHSocket
 import NIOCore
 import NIOEmbedded
+import TestSupport
 import Testing
 
 /// The shell of both ends' streams, on a link whose channel and clock are embedded.
 @Suite struct StreamShellTests {
+    @Test func randomHistoriesAreThoseOfTheModel() throws {
+        for seed in 0..<UInt64(scaled(200)) {
+            guard let broken = try ShellHistory(seed: seed, nil).broken() else { continue }
+            Issue.record("seed \(seed): \(broken)")
+            return
+        }
+    }
+
+    @Test(arguments: ShellFlaw.allCases)
+    func flawsAreFound(_ flaw: ShellFlaw) throws {
+        let found = try (0..<UInt64(20)).contains { try ShellHistory(seed: $0, flaw).broken() != nil }
+        #expect(found, "\(flaw) is not found")
+    }
+
     @Test func theItemsOfAReadAreDeliveredTogether() throws {
         let world = try ClientWorld()
         let (one, other) = (world.open(1, "one"), world.open(2, "other"))
@@ -15,7 +30,7 @@ import Testing
             #expect(world.log.isEmpty)
             world.shell.tend(in: &turn)
         }
-        #expect(world.log == ["one: 3 items", "other: 1 items"])
+        #expect(world.log == ["one: item, item, item", "other: item"])
     }
 
     @Test func anEndIsReportedOnceAndAfterTheItems() throws {
@@ -28,7 +43,7 @@ import Testing
             world.shell.tend(in: &turn)
             world.shell.lose(in: &turn)
         }
-        #expect(world.log == ["one: 1 items", "one: ended", "ended 1"])
+        #expect(world.log == ["one: item", "one: ended", "ended 1"])
         #expect(world.shell.count == 0)
     }
 
@@ -126,8 +141,17 @@ import Testing
     }
 }
 
+/// A mistake of what surrounds the shell, which looks like one of the shell.
+enum ShellFlaw: CaseIterable {
+    case anActionIsLost, aTurnIsNotTended, itemsComeOneByOne, itemsAreReversed, aFrameIsHeldBack, endIsToldTwice
+    case lossIsNotTold
+}
+
 private final class Log {
+    let flaw: ShellFlaw?
     var lines: [String] = []
+
+    init(_ flaw: ShellFlaw? = nil) { self.flaw = flaw }
 }
 
 private final class Party: StreamParty {
@@ -141,7 +165,9 @@ private final class Party: StreamParty {
     }
 
     func received(_ items: inout Deque<StreamItem>, in turn: inout Turn) {
-        self.log.lines.append("\(self.name): \(items.count) items")
+        if self.log.flaw == .itemsAreReversed { items.reverse() }
+        let texts = items.map { String(buffer: $0.payload) }
+        self.log.lines.append("\(self.name): \(texts.joined(separator: ", "))")
         self.port.inbox.append(contentsOf: &items)
     }
 
@@ -149,7 +175,9 @@ private final class Party: StreamParty {
 
     func resume(_ sender: StreamPort.Sender, in turn: inout Turn) {}
 
-    func ended(_ end: StreamEnd, in turn: inout Turn) { self.log.lines.append("\(self.name): ended") }
+    func ended(_ end: StreamEnd, in turn: inout Turn) {
+        for _ in 0..<(self.log.flaw == .endIsToldTwice ? 2 : 1) { self.log.lines.append("\(self.name): ended") }
+    }
 }
 
 private final class Side: StreamSide {
@@ -169,7 +197,7 @@ private final class Side: StreamSide {
 
     func willSend(_ frame: inout Frame, in turn: inout Turn) -> Bool {
         self.log.lines.append("sends \(frame.type)")
-        return true
+        return self.log.flaw != .aFrameIsHeldBack || frame.type != FrameType.item
     }
 
     func ended(_ id: StreamID, serial: UInt32, _ end: StreamEnd, in turn: inout Turn) {
@@ -238,9 +266,10 @@ private final class ClientWorld {
     private let time = StillTime()
     private let loop: SocketLoop
     private let link: Link<FrameLanguage>
+    private var decoder = FrameDecoder(direction: .request)
 
-    init(_ settings: StreamSettings = StreamSettings()) throws {
-        let side = Side(Log())
+    init(_ settings: StreamSettings = StreamSettings(), _ flaw: ShellFlaw? = nil) throws {
+        let side = Side(Log(flaw))
         self.side = side
         (self.loop, self.link) = try embeddedLink(self.channel, self.time)
         self.shell = StreamShell(ClientStreams(settings), over: self.link)
@@ -278,10 +307,116 @@ private final class ClientWorld {
         _ status: Status,
         flags: UInt32 = 0,
         isAwaited: Bool = false,
+        text: String = "item",
         in turn: inout Turn
     ) {
-        let frame = Frame(type: self.type | flags, serial: serial, status: status, payload: ByteBuffer(string: "item"))
+        let frame = Frame(type: self.type | flags, serial: serial, status: status, payload: ByteBuffer(string: text))
         _ = self.shell.receive(ArrivedFrame(frame), isDamaged: false, isAwaited: isAwaited, in: &turn)
+        if self.side.log.flaw == .anActionIsLost { _ = self.shell.with { $0.nextAction() } }
         self.shell.perform(in: &turn)
+        if self.side.log.flaw == .itemsComeOneByOne { self.shell.tend(in: &turn) }
+    }
+
+    /// Takes the frames that have left, as their serials and payloads.
+    func takeFrames() throws -> [String] {
+        while let bytes = try self.channel.readOutbound(as: ByteBuffer.self) { self.decoder.append(bytes) }
+        var frames: [String] = []
+        while case .frame(let frame)? = try self.decoder.next() {
+            frames.append("\(frame.serial): \(String(buffer: frame.payload))")
+        }
+        return frames
+    }
+}
+
+/// Random turns of a client's shell. The model has what is logged, and the frames that leave.
+private final class ShellHistory {
+    private let world: ClientWorld
+    private var random: SeededGenerator
+    private var open: [(serial: UInt32, party: Party, id: StreamID)] = []
+    private var lastSerial: UInt32 = 0
+    private var log: [String] = []
+    /// The items that arrived in this turn, by stream in the order of the first.
+    private var arrived: [(serial: UInt32, texts: [String])] = []
+    /// The items that leave in this turn.
+    private var leaving: [(serial: UInt32, text: String)] = []
+
+    init(seed: UInt64, _ flaw: ShellFlaw?) throws {
+        self.world = try ClientWorld(StreamSettings(), flaw)
+        self.random = SeededGenerator(seed: seed)
+    }
+
+    /// Returns the first deviation from the model.
+    func broken() throws -> String? {
+        for number in 1...20 {
+            if self.open.count < 3 { self.begin() }
+            self.world.turn { turn in
+                for _ in 0..<Int.random(in: 0...8, using: &self.random) { self.act(in: &turn) }
+                if number < 20 { self.tend(in: &turn) } else { self.lose(in: &turn) }
+            }
+            guard self.world.log == self.log else { return "logged: \(self.world.log), and should be \(self.log)" }
+            // Sorted, since streams take turns.
+            let sent = self.leaving.map { "\($0.serial): \($0.text)" }.sorted()
+            let left = try self.world.takeFrames().sorted()
+            guard left == sent else { return "sent: \(left), and should be \(sent)" }
+            self.leaving = []
+        }
+        return self.world.shell.count == 0 ? nil : "a stream is left"
+    }
+
+    private func begin() {
+        self.lastSerial += 1
+        let (party, id) = self.world.enter(self.lastSerial, "\(self.lastSerial)")
+        party.port.open(compression: nil)
+        self.open.append((self.lastSerial, party, id))
+        self.world.turn { turn in self.world.shell.tend(in: &turn) }
+        self.log.append("sends \(self.world.type)")
+        self.leaving.append((self.lastSerial, ""))
+    }
+
+    private func act(in turn: inout Turn) {
+        guard let index = self.open.indices.randomElement(using: &self.random) else { return }
+        let ((serial, party, id), text) = (self.open[index], "\(self.random.next() % 1_000)")
+        switch Int.random(in: 0..<10, using: &self.random) {
+        case 0..<5:
+            if let place = self.arrived.firstIndex(where: { $0.serial == serial }) {
+                self.arrived[place].texts.append(text)
+            } else {
+                self.arrived.append((serial, [text]))
+            }
+            self.world.receive(serial, .partial, text: text, in: &turn)
+        case 5..<9:
+            self.leaving.append((serial, text))
+            self.log.append("\(serial): sent 1")
+            _ = party.port.put(ByteBuffer(string: text), isCompressed: false) {}
+            self.world.shell.settle(party, id, in: &turn)
+        default:
+            self.end(index)
+            self.world.receive(serial, .ok, in: &turn)
+        }
+    }
+
+    private func deliver(_ index: Int) {
+        let (serial, texts) = self.arrived.remove(at: index)
+        self.log.append("\(serial): \(texts.joined(separator: ", "))")
+    }
+
+    /// Items are delivered before the end, and what waits is not sent.
+    private func end(_ index: Int) {
+        let serial = self.open.remove(at: index).serial
+        if let place = self.arrived.firstIndex(where: { $0.serial == serial }) { self.deliver(place) }
+        self.leaving.removeAll { $0.serial == serial && !$0.text.isEmpty }
+        self.log += ["\(serial): ended", "ended \(serial)"]
+    }
+
+    private func tend(in turn: inout Turn) {
+        while !self.arrived.isEmpty { self.deliver(0) }
+        self.log += self.leaving.filter { !$0.text.isEmpty }.map { _ in "sends \(FrameType.item)" }
+        if self.world.side.log.flaw != .aTurnIsNotTended { self.world.shell.tend(in: &turn) }
+    }
+
+    private func lose(in turn: inout Turn) {
+        while !self.open.isEmpty { self.end(0) }
+        if self.world.side.log.flaw == .lossIsNotTold { return self.world.shell.abandon() }
+        self.world.shell.lose(in: &turn)
     }
 }

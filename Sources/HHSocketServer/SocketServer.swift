@@ -511,7 +511,8 @@ public final class SocketServer: Service {
     ///
     /// - Parameter identity: As in ``ServerSession/authenticate(as:)``.
     public func sessions(of identity: String) -> [ServerSession] {
-        self.core?.books.registry.sessions(of: identity) ?? []
+        guard let books = self.core?.books else { return [] }
+        return books.registry.connections(of: identity).compactMap { books.sessions[$0.id] }
     }
 
     /// The clients that are connected now, in no order: all but WebSockets that carry messages. Empty unless the server

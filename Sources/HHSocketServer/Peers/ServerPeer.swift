@@ -233,10 +233,11 @@ final class ServerPeer: LinkHost {
             self.account.setAddress(ClientAddress(self.address))
             self.account.changeBaseCost(to: self.listener.connectionCost)
             link.charge(to: self.account)
+            self.port.admit(link.id.number, as: identity)
             self.loop.counters.count(.connectionsAccepted)
             self.lastBroadcast = self.loop.add(self, isOpen: true)
             self.log("a client has connected", at: .debug)
-            session.opened(self.port, as: identity, in: &turn)
+            session.opened(self.port, in: &turn)
             if let policy = self.loop.draining { self.drain(policy, in: &turn) }
         }
     }

@@ -49,7 +49,7 @@ final class EchoOfLines: LinkReceiver, PeerSession {
 
     func drain(_ policy: ShutdownPolicy, in turn: inout Turn) { self.link.close(.done, in: &turn) }
     func inputClosed(in turn: inout Turn) { self.link.close(.done, in: &turn) }
-    func opened(_ port: PeerPort, as identity: String?, in turn: inout Turn) {}
+    func opened(_ port: PeerPort, in turn: inout Turn) {}
     func ended(_ reason: ServerCloseReason) {}
     func beatSent(in turn: inout Turn) {}
     func identityChanged(in turn: inout Turn) {}

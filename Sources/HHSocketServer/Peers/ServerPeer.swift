@@ -324,10 +324,7 @@ final class ServerPeer: LinkHost {
         guard self.phase == .open else { return }
         let finding = self.watch.look(at: link.state, state, self.listener.times, now: now)
         if finding.hasProgressed { self.account.progressed(at: now) }
-        if finding.rests {
-            self.core.books.ledger.freed(link.releaseRest())
-            session.rest()
-        }
+        if finding.rests { _ = self.rest() }
         guard let verdict = finding.verdict else { return }
         if verdict == .stalledReading, self.isOpen, session.giveUpPartial(in: &turn) {
             // The length of the unit may be wrong: then it would withhold data forever.
@@ -340,6 +337,14 @@ final class ServerPeer: LinkHost {
             self.loop.counters.count(.writeStalls)
             self.kill()
         }
+    }
+
+    /// Frees memory that is kept for more traffic. Returns the number of bytes that were the link's.
+    func rest() -> Int {
+        let freed = self.link?.releaseRest() ?? 0
+        self.core.books.ledger.freed(freed)
+        self.session?.rest()
+        return freed
     }
 
     private func charge(controlFrames count: Int, in turn: inout Turn) {

@@ -338,10 +338,10 @@ public final class SocketServer: Service {
         return .nanoseconds(min(max(shortest, 10_000_000), 1_000_000_000))
     }
 
-    /// Stops accepting, asks clients to go away, finishes the requests in flight, and returns when every connection is
+    /// Stops accepting, tells clients to go away, finishes the requests in flight, and returns when every connection is
     /// closed.
     ///
-    /// In the standard format a client is asked to go away, and its connection stays open until the client closes it or
+    /// In the standard format a client is told to go away, and its connection stays open until the client closes it or
     /// the grace period is over; other connections are closed as soon as nothing is in flight. A request that arrives
     /// meanwhile is answered ``/HHSocket/Status/draining`` (504). Requests that are still running when the grace period
     /// is over are cancelled and their connections closed. Calling it again shortens the grace period; it has no effect
@@ -511,7 +511,8 @@ public final class SocketServer: Service {
     ///
     /// - Parameter identity: As in ``ServerSession/authenticate(as:)``.
     public func sessions(of identity: String) -> [ServerSession] {
-        self.parts?.books.registry.sessions(of: identity) ?? []
+        guard let books = self.parts?.books else { return [] }
+        return books.registry.connections(of: identity).compactMap { books.sessions[$0.id] }
     }
 
     /// The clients that are connected now, in no order: all but WebSockets that carry messages. Empty unless the server

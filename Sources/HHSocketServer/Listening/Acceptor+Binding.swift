@@ -139,6 +139,15 @@ extension Acceptor {
         }
     }
 
+    /// Sets the options of peers' connections, whatever they speak: a peer may close its direction alone, and nothing
+    /// more is read from it while 1 MiB waits for it.
+    static func withOptionsOfPeers(_ bootstrap: ServerBootstrap) -> ServerBootstrap {
+        bootstrap
+            .childChannelOption(.allowRemoteHalfClosure, value: true)
+            .childChannelOption(.writeBufferWaterMark, value: .init(low: 256 << 10, high: 1 << 20))
+            .childChannelOption(.maxMessagesPerRead, value: 1)
+    }
+
     /// - Parameters:
     ///   - group: The event loops of the listening socket.
     ///   - childGroup: The event loops of the connections, which they get in turn.
@@ -148,7 +157,7 @@ extension Acceptor {
         backlog: Int
     ) -> ServerBootstrap {
         let (outage, shortage) = (self.outage, self.shortage)
-        return ServerBootstrap(group: group, childGroup: childGroup)
+        return Self.withOptionsOfPeers(ServerBootstrap(group: group, childGroup: childGroup))
             .serverChannelOption(.backlog, value: Int32(clamping: backlog))
             .serverChannelOption(.maxMessagesPerRead, value: UInt(outage.acceptsInTurn(sockets: self.socketCount)))
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
@@ -157,9 +166,6 @@ extension Acceptor {
                     try channel.pipeline.syncOperations.addHandler(AcceptGate(outage, shortage))
                 }
             }
-            .childChannelOption(.allowRemoteHalfClosure, value: true)
-            .childChannelOption(.writeBufferWaterMark, value: .init(low: 256 << 10, high: 1 << 20))
-            .childChannelOption(.maxMessagesPerRead, value: 1)
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture { try self.accept(channel) }
             }

@@ -17,13 +17,12 @@ protocol PortedPeer: AnyObject {
 /// The way from other threads to a peer, with its identity, until its connection has ended. The public handles of
 /// clients are views of it.
 final class PeerPort: @unchecked Sendable {
-    // Proof of Sendable: the peer is accessed only on the event loop; everything else is constant or locked.
+    // Proof of Sendable: the peer is accessed only on the event loop, the number set before handles exist; all else is
+    // constant or locked.
     private struct State {
         var identity: String?
         /// The requests in flight of the identity.
         var identityLoad: IdentityLoad?
-        /// The public handle that the registry has.
-        var handle: (any IdentifiedConnection)?
         var isOpen = true
     }
 
@@ -32,6 +31,7 @@ final class PeerPort: @unchecked Sendable {
     let registry: SessionRegistry
     /// Not in a box bound to the event loop, which would be another object of every connection.
     private var peer: (any PortedPeer)?
+    private var number: UInt64 = 0
     private let state = NIOLockedValueBox(State())
 
     init(on loop: SocketLoop, _ account: LedgerAccount, _ registry: SessionRegistry) {
@@ -54,15 +54,16 @@ final class PeerPort: @unchecked Sendable {
         }
     }
 
-    /// Sends a push; the future says whether it was accepted.
-    func push(_ push: SharedPush) -> EventLoopFuture<Bool>? {
-        self.state.withLockedValue { state in
+    /// Sends a push, and returns whether it was accepted.
+    func push(_ push: SharedPush) async -> Bool {
+        let isAccepted: EventLoopFuture<Bool>? = self.state.withLockedValue { state in
             guard state.isOpen else { return nil }
             let promise = self.loop.eventLoop.makePromise(of: Bool.self)
             let isSubmitted = self.loop.submit { turn in promise.succeed(self.peer?.push(push, in: &turn) ?? false) }
             if !isSubmitted { promise.succeed(false) }
             return promise.futureResult
         }
+        return await (try? isAccepted?.get()) ?? false
     }
 
     /// The identity of the client; nil if it has none.
@@ -71,18 +72,14 @@ final class PeerPort: @unchecked Sendable {
     /// The requests in flight of the client's identity; nil if they are not counted.
     var identityLoad: IdentityLoad? { self.state.withLockedValue { $0.identityLoad } }
 
-    /// Sets the identity. When this returns, the registry and the ledger have changed.
-    ///
-    /// - Parameter handle: The public handle, which the registry finds by the identity.
-    func identify(as identity: String?, _ handle: any IdentifiedConnection) {
-        let registry = self.registry
+    /// Sets the identity, whatever the peer speaks. When this returns, the registry and the ledger have changed.
+    func identify(as identity: String?) {
         let (isChanged, dismissed): (Bool, (any IdentifiedConnection)?) = self.state.withLockedValue { state in
             guard state.isOpen, state.identity != identity else { return (false, nil) }
             // Inside the lock, so that the registry matches the last call.
-            if let old = state.identity { registry.remove(handle, old) }
-            let addition = identity.map { registry.add(handle, $0) }
+            if let old = state.identity { self.registry.remove(self, old) }
+            let addition = identity.map { self.registry.add(self, $0) }
             state.identity = identity
-            state.handle = handle
             state.identityLoad = addition?.load
             self.account.setIdentity(identity)
             return (true, addition?.dismissed)
@@ -95,17 +92,39 @@ final class PeerPort: @unchecked Sendable {
 
     func open(_ peer: any PortedPeer) { self.peer = peer }
 
+    /// The peer is admitted, with the number of its connection, and with its identity if that is known.
+    func admit(_ number: UInt64, as identity: String?) {
+        self.number = number
+        if let identity { self.identify(as: identity) }
+    }
+
     /// The connection has ended. The identity remains readable.
     func close() {
         self.state.withLockedValue { state in
-            if let identity = state.identity, let handle = state.handle { self.registry.remove(handle, identity) }
+            if let identity = state.identity { self.registry.remove(self, identity) }
             state.isOpen = false
-            state.handle = nil
         }
         self.peer = nil
     }
 }
 
-extension PeerPort: LedgerHolder {
+extension SessionRegistry {
+    /// Sends a push to every connection of an identity.
+    ///
+    /// - Returns: The number of connections that accepted it.
+    func push(type: UInt32, body: ByteBuffer, to identity: String) async -> Int {
+        var count = 0
+        for case let port as PeerPort in self.connections(of: identity) {
+            if await port.push(.one(type: type, body: body)) { count += 1 }
+        }
+        return count
+    }
+}
+
+extension PeerPort: IdentifiedConnection, LedgerHolder {
+    var id: UInt64 { self.number }
+
+    func dismiss() { self.onLoop { $0.evict(.tooManySessions, in: &$1) } }
+
     func evict() { self.onLoop { $0.evict(.memory, in: &$1) } }
 }

@@ -10,8 +10,8 @@ protocol PeerSession: AnyObject {
     func state() -> PeerState
     /// The number of requests that the server works on, without those that wait for the peer.
     var workOfOurs: Int { get }
-    /// The peer is admitted and registered, and may be served.
-    func opened(_ port: PeerPort, as identity: String?, in turn: inout Turn)
+    /// The peer is admitted and registered, also by its identity if that is known, and may be served.
+    func opened(_ port: PeerPort, in turn: inout Turn)
     /// The peer sends nothing more, and may still read.
     func inputClosed(in turn: inout Turn)
     /// A ping was sent.

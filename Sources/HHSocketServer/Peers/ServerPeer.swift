@@ -233,10 +233,11 @@ final class ServerPeer: LinkHost {
             self.account.setAddress(ClientAddress(self.address))
             self.account.changeBaseCost(to: self.listener.connectionCost)
             link.charge(to: self.account)
+            self.port.admit(link.id.number, as: identity)
             self.loop.counters.count(.connectionsAccepted)
             self.lastBroadcast = self.loop.add(self, isOpen: true)
             self.log("a client has connected", at: .debug)
-            session.opened(self.port, as: identity, in: &turn)
+            session.opened(self.port, in: &turn)
             if let policy = self.loop.draining { self.drain(policy, in: &turn) }
         }
     }
@@ -301,7 +302,7 @@ final class ServerPeer: LinkHost {
     /// Adds the counts of the event loop's sessions to those that can be read: called before what they count leaves.
     func takeCounts() { self.loop.counters.take(self.loop.sessionCounts) }
 
-    // MARK: Checks
+    // MARK: Looks
 
     /// Whether nothing is read from the peer for now.
     var isReadingHeld: Bool { self.link?.state.isReadingHeld ?? false }
@@ -323,10 +324,7 @@ final class ServerPeer: LinkHost {
         guard self.phase == .open else { return }
         let finding = self.watch.check(link: link.state, state, self.listener.times, now: now)
         if finding.hasProgressed { self.account.progressed(at: now) }
-        if finding.rests {
-            self.parts.books.ledger.freed(link.releaseRest())
-            session.rest()
-        }
+        if finding.rests { _ = self.rest() }
         guard let verdict = finding.verdict else { return }
         if verdict == .stalledReading, self.isOpen, session.giveUpPartial(in: &turn) {
             // The length of the unit may be wrong: then it would withhold data forever.
@@ -339,6 +337,14 @@ final class ServerPeer: LinkHost {
             self.loop.counters.count(.writeStalls)
             self.kill()
         }
+    }
+
+    /// Frees memory that is kept for more traffic. Returns the number of bytes that were the link's.
+    func rest() -> Int {
+        let freed = self.link?.releaseRest() ?? 0
+        self.parts.books.ledger.freed(freed)
+        self.session?.rest()
+        return freed
     }
 
     private func charge(controlFrames count: Int, in turn: inout Turn) {

@@ -29,6 +29,8 @@ final class ClientTable<Client: Sendable>: Sendable {
         withExtendedLifetime(client) {}
     }
 
+    subscript(id: UInt64) -> Client? { self.shard(of: id).withLockedValue { $0[id] } }
+
     /// Every client, in no order. Each shard as it was at one moment.
     var all: [Client] {
         self.shards.flatMap { shard in shard.withLockedValue { Array($0.values) } }

@@ -620,7 +620,7 @@ extension FrameSession: GreetingHost {
 extension FrameSession: PeerSession {
     var streamHost: (any StreamHost)? { self.streams }
 
-    func opened(_ port: PeerPort, as identity: String?, in turn: inout Turn) {
+    func opened(_ port: PeerPort, in turn: inout Turn) {
         guard let context = self.link.context else { return }
         let shown = ServerSession(
             id: self.link.id.number,
@@ -633,7 +633,6 @@ extension FrameSession: PeerSession {
             port: port
         )
         self.hot.serverContext = ServerContext(session: shown)
-        if let identity { shown.authenticate(as: identity) }
         self.books.sessions.add(shown, shown.id)
         if let policy = self.rules.heartbeat {
             self.link.startBeats(interval: policy.interval.interval(for: HeartbeatHistory()), in: &turn)

@@ -94,7 +94,7 @@ public final class ServerSession: Sendable {
     /// that, the oldest one is closed.
     ///
     /// - Parameter identity: Nil removes the identity, for example after signing out.
-    public func authenticate(as identity: String?) { self.port.identify(as: identity, self) }
+    public func authenticate(as identity: String?) { self.port.identify(as: identity) }
 
     // MARK: What belongs to it
 
@@ -131,7 +131,7 @@ public final class ServerSession: Sendable {
     ///   wait already, when the connection has ended, and in a wire format without pushes.
     @discardableResult
     public func push(type: UInt32, body: ByteBuffer) async -> Bool {
-        await (try? self.port.push(.one(type: type, body: body))?.get()) ?? false
+        await self.port.push(.one(type: type, body: body))
     }
 
     /// Asks the client to go away, if the format can express it, and closes the connection. Requests in flight are
@@ -155,10 +155,6 @@ public final class ServerSession: Sendable {
         // Outside the lock, because values of the application may call this session when they are released.
         withExtendedLifetime(storage) {}
     }
-}
-
-extension ServerSession: IdentifiedConnection {
-    func dismiss() { self.port.onLoop { $0.evict(.tooManySessions, in: &$1) } }
 }
 
 /// The key of a value that is kept with a ``ServerSession``.

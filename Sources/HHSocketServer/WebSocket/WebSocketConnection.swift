@@ -2,10 +2,6 @@
 public import HHSocketLink
 public import NIOCore
 
-extension WebSocketConnection: IdentifiedConnection {
-    func dismiss() { self.port.onLoop { $0.evict(.tooManySessions, in: &$1) } }
-}
-
 /// The session of a connection's handle. On its event loop.
 protocol WebSocketSender: AnyObject {
     func send(_ unit: WebSocketUnit, in turn: inout Turn)

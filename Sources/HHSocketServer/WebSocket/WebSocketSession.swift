@@ -160,7 +160,7 @@ extension WebSocketSession: PeerSession {
         )
     }
 
-    func opened(_ port: PeerPort, as identity: String?, in turn: inout Turn) {
+    func opened(_ port: PeerPort, in turn: inout Turn) {
         let parts = self.peer.parts
         let connection = WebSocketConnection(
             id: self.link.id.number,
@@ -173,7 +173,6 @@ extension WebSocketSession: PeerSession {
             sender: self
         )
         self.connection = connection
-        if let identity { port.identify(as: identity, connection) }
         let delivery: WebSocketPeer.Delivery
         switch self.route.handler {
         case .task: delivery = .inbox(self.inbox)

@@ -10,9 +10,12 @@ final class EchoOfLines: LinkReceiver, PeerSession {
 
     private let peer: ServerPeer
     private let link: Link<LineLanguage>
+    /// Done for each line before it is echoed, with its length.
+    private let work: (Int) -> Void
 
-    init(_ peer: ServerPeer) {
+    init(_ peer: ServerPeer, work: @escaping (Int) -> Void) {
         self.peer = peer
+        self.work = work
         let language = LineLanguage(delimiter: .lf, maximumLength: 1 << 20)
         self.link = peer.makeLink(language, LinkSettings(maximumQueuedBytes: .max))
         self.link.receiver = self
@@ -24,7 +27,10 @@ final class EchoOfLines: LinkReceiver, PeerSession {
     }
 
     func received(_ batch: inout Batch<LineLanguage>, in turn: inout Turn) throws(LinkError) {
-        while let line = try batch.next() { self.link.send(LineUnit(line), in: &turn) }
+        while let line = try batch.next() {
+            self.work(line.readableBytes)
+            self.link.send(LineUnit(line), in: &turn)
+        }
     }
 
     func state() -> PeerState {
@@ -49,7 +55,7 @@ final class EchoOfLines: LinkReceiver, PeerSession {
 
     func drain(_ policy: ShutdownPolicy, in turn: inout Turn) { self.link.close(.done, in: &turn) }
     func inputClosed(in turn: inout Turn) { self.link.close(.done, in: &turn) }
-    func opened(_ port: PeerPort, as identity: String?, in turn: inout Turn) {}
+    func opened(_ port: PeerPort, in turn: inout Turn) {}
     func ended(_ reason: ServerCloseReason) {}
     func beatSent(in turn: inout Turn) {}
     func identityChanged(in turn: inout Turn) {}

@@ -169,16 +169,4 @@ import Testing
             try await eventually("nothing is held") { server.heldBytes == 0 }
         }
     }
-
-    /// Charges reach the server's sum in steps of a few KiB.
-    @Test func anIncompleteRequestIsCharged() async throws {
-        try await self.with(WebSocketRouteOptions()) { endpoint, server in
-            let client = try await HostileClient(to: endpoint, opensWebSocket: false)
-            let request = "GET /chat HTTP/1.1\r\nX-Padding: " + String(repeating: "x", count: 14_000)
-            await client.perform(.raw(Array(request.utf8)))
-            try await eventually("the charge") { server.heldBytes >= ConnectionCost.plain + 8_000 }
-            await client.perform(.reset)
-            try await eventually("nothing is held") { server.heldBytes == 0 }
-        }
-    }
 }

@@ -8,19 +8,17 @@ import Testing
 
 @testable import HHSocketServer
 
-/// The rules of progress for connections, whatever these carry: a message, and its echo, get on at a rate.
+/// The rules of progress and identities for messages, beyond those for any peer (`PeerRuleTests`).
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct WebSocketProgressTests {
     private let time = ManualTime()
 
     private func with(
-        limits: (inout ServerLimits) -> Void = { _ in },
         prepare: (SocketServer) throws -> Void = { server in
             try server.webSocket("/messages") { message, connection in connection.post(message) }
         },
         _ body: (Endpoint, SocketServer) async throws -> Void
     ) async throws {
         var configuration = SocketServer.Configuration(listeners: [try ServerListener(url: "ws://127.0.0.1:0/rpc")])
-        limits(&configuration.limits)
         configuration.time = SocketTime(self.time)
         try await withServer(configuration, .echo, prepare) { server in
             let port = try #require(server.address?.port)
@@ -41,8 +39,8 @@ import Testing
         try await eventually("\(count) bytes") { server.heldBytes > count }
     }
 
-    /// A byte now and then is no progress, nor are pings, which do not complete a message.
-    @Test(arguments: [false, true]) func messageThatTricklesInIsAStall(pings: Bool) async throws {
+    /// They do not complete a message, of which a byte comes now and then.
+    @Test func pingsWithinAMessageAreNoProgress() async throws {
         try await self.with { endpoint, server in
             let client = try await HostileClient(to: endpoint)
             let piece = ByteBuffer(repeating: 1, count: 100_000)
@@ -51,8 +49,8 @@ import Testing
             for _ in 1...5 where server.statistics.readStalls == 0 {
                 await self.time.advance(by: .seconds(14))
                 let byte = WebSocketFrame.continuation(ByteBuffer(bytes: [1])).unfinished()
-                await client.perform(.webSocketFrames(pings ? [.ping(ByteBuffer()), byte] : [byte]))
-                if pings, server.statistics.readStalls == 0 { _ = try await client.message() }
+                await client.perform(.webSocketFrames([.ping(), byte]))
+                if server.statistics.readStalls == 0 { _ = try await client.message() }
             }
             #expect(server.statistics.readStalls == 1)
             var last = try await client.message()
@@ -90,22 +88,6 @@ import Testing
                 await self.time.advance(by: .seconds(14))
             }
             #expect(server.statistics.readStalls == 1)
-        }
-    }
-
-    /// It shows by pongs that it lives, and reads nothing.
-    @Test func clientThatDoesNotReadIsClosed() async throws {
-        try await self.with(limits: { $0.kernelSendBuffer = 64 << 10 }) { endpoint, server in
-            let client = try await HostileClient(to: endpoint, reads: false, receiveBuffer: 4_096)
-            // Less than the amount from which the channel accepts no more.
-            await client.perform(.binary(ByteBuffer(repeating: 1, count: 900_000)))
-            try await self.eventuallyHeld(300_000, server)
-            for _ in 1...20 where server.statistics.writeStalls == 0 {
-                await client.perform(.webSocketFrame(.pong(ByteBuffer())))
-                await self.time.advance(by: .seconds(14))
-            }
-            #expect(server.statistics.writeStalls == 1)
-            try await eventually("the end") { server.connectionCount == 0 }
         }
     }
 
@@ -174,21 +156,6 @@ import Testing
             let port = try #require(server.address?.port)
             _ = try await HostileClient(to: try Endpoint(url: "ws://127.0.0.1:\(port)/messages"))
             #expect(isRegistered.current)
-        }
-    }
-
-    @Test func accountOfAConnectionBelongsToItsIdentity() async throws {
-        var configuration = SocketServer.Configuration(listeners: [try ServerListener(url: "ws://127.0.0.1:0/rpc")])
-        configuration.connections.admit = { _ in .admitAs("ann") }
-        try await withServer(configuration, .echo) { server in
-            try server.webSocket("/messages") { message, connection in connection.post(message) }
-        } _: { server in
-            let port = try #require(server.address?.port)
-            let client = try await HostileClient(to: try Endpoint(url: "ws://127.0.0.1:\(port)/messages"))
-            await client.perform(.text("served"))
-            #expect(try await client.message().text == "served")
-            // The address, and the identity.
-            #expect(server.parts?.books.ledger.principals.count == 2)
         }
     }
 }

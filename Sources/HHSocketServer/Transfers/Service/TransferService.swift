@@ -88,7 +88,9 @@ extension StoreTurn {
         _ context: ServerContext,
         _ body: () async throws -> Result
     ) async throws -> Result {
-        try await self.$owner.withValue(context.session.turn, operation: body)
+        try await self.$account.withValue(context.session.port.account) {
+            try await self.$owner.withValue(context.session.turn, operation: body)
+        }
     }
 }
 

@@ -20,7 +20,8 @@ package struct LanePayload: Sendable {
     package var type: UInt32
     package var status: Status
     package var kind: Kind
-    /// The bytes that were not sent.
+    /// The bytes that were not sent. No ``OwnedBytes``, since most leave without waiting: those that wait are detached
+    /// by ``StreamLane/detachWaiting()``.
     package var bytes: ByteBuffer
     /// Whether a piece was sent.
     package var hasBegun = false

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import Atomics
 import Metrics
 import NIOConcurrencyHelpers
 import NIOCore
@@ -13,40 +14,37 @@ final class ServerMetrics: Sendable {
 
     private static let interval = TimeAmount.seconds(1)
 
-    private let parts: ServerParts
     private let loops: [ServerLoop]
     private let counters: [(number: ServerCounter, counter: Counter)]
-    private let connections: Gauge
+    private let gauges: [(gauge: Gauge, value: @Sendable () -> Int)]
     private let connectionsByLoop: [Gauge]
-    private let waitingHandshakes: Gauge
-    private let inFlight: Gauge
-    private let bufferedBytes: Gauge
-    private let heldBytes: Gauge
-    private let principals: Gauge
-    private let keptAnswers: Gauge
-    private let keptAnswerBytes: Gauge
     private let concurrencyLimits: [(limiter: ConcurrencyLimiter, gauge: Gauge)]
     private let state = NIOLockedValueBox(State())
 
     /// Nil without a metrics backend.
     init?(factory: any MetricsFactory, parts: ServerParts, loops: [ServerLoop]) {
         guard !(factory is NOOPMetricsHandler) else { return nil }
-        self.parts = parts
         self.loops = loops
         self.counters = ServerCounter.allCases.map {
             ($0, Counter(label: "hhsocket.server.\($0.name)", factory: factory))
         }
-        self.connections = Gauge(label: "hhsocket.server.connections", factory: factory)
+        let (ledger, answers) = (parts.books.ledger, parts.services.idempotentAnswers)
+        let gauges: [(label: String, value: @Sendable () -> Int)] = [
+            ("hhsocket.server.connections", { loops.reduce(0) { $0 + $1.counters.connectionCount } }),
+            ("hhsocket.server.waiting_handshakes", { loops.reduce(0) { $0 + $1.handshakes.waitingCount } }),
+            ("hhsocket.server.handshakes", { ledger.handshakes.load(ordering: .relaxed) }),
+            ("hhsocket.server.held_descriptors", { ledger.descriptors.load(ordering: .relaxed) }),
+            ("hhsocket.server.requests_in_flight", { ledger.requestsInFlight }),
+            ("hhsocket.server.buffered_bytes", { ledger.bytes - ledger.connectionBytes }),
+            ("hhsocket.server.held_bytes", { ledger.bytes }),
+            ("hhsocket.server.principals", { ledger.principals.count }),
+            ("hhsocket.server.idempotent_answers", { answers.kept.count }),
+            ("hhsocket.server.idempotent_answer_bytes", { answers.kept.bytes }),
+        ]
+        self.gauges = gauges.map { (Gauge(label: $0.label, factory: factory), $0.value) }
         self.connectionsByLoop = loops.indices.map {
             Gauge(label: "hhsocket.server.loop_connections", dimensions: [("loop", "\($0)")], factory: factory)
         }
-        self.waitingHandshakes = Gauge(label: "hhsocket.server.waiting_handshakes", factory: factory)
-        self.inFlight = Gauge(label: "hhsocket.server.requests_in_flight", factory: factory)
-        self.bufferedBytes = Gauge(label: "hhsocket.server.buffered_bytes", factory: factory)
-        self.heldBytes = Gauge(label: "hhsocket.server.held_bytes", factory: factory)
-        self.principals = Gauge(label: "hhsocket.server.principals", factory: factory)
-        self.keptAnswers = Gauge(label: "hhsocket.server.idempotent_answers", factory: factory)
-        self.keptAnswerBytes = Gauge(label: "hhsocket.server.idempotent_answer_bytes", factory: factory)
         let limiters = parts.rules.routes.sorted { $0.key < $1.key }.compactMap { type, route in
             route.rules.limiter.map { (type, $0) }
         }
@@ -82,16 +80,8 @@ final class ServerMetrics: Sendable {
             let change = now[number] - before[number]
             if change > 0 { counter.increment(by: change) }
         }
-        self.connections.record(self.loops.reduce(0) { $0 + $1.counters.connectionCount })
+        for (gauge, value) in self.gauges { gauge.record(value()) }
         for (gauge, loop) in zip(self.connectionsByLoop, self.loops) { gauge.record(loop.counters.connectionCount) }
-        self.waitingHandshakes.record(self.loops.reduce(0) { $0 + $1.handshakes.waitingCount })
-        self.inFlight.record(self.parts.books.ledger.requestsInFlight)
-        self.bufferedBytes.record(self.parts.books.ledger.bytes - self.parts.books.ledger.connectionBytes)
-        self.heldBytes.record(self.parts.books.ledger.bytes)
-        self.principals.record(self.parts.books.ledger.principals.count)
-        let kept = self.parts.services.idempotentAnswers.kept
-        self.keptAnswers.record(kept.count)
-        self.keptAnswerBytes.record(kept.bytes)
         for (limiter, gauge) in self.concurrencyLimits { gauge.record(limiter.limit) }
     }
 }

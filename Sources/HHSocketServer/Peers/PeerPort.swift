@@ -113,10 +113,9 @@ extension SessionRegistry {
     ///
     /// - Returns: The number of connections that accepted it.
     func push(type: UInt32, body: ByteBuffer, to identity: String) async -> Int {
+        let (push, connections) = (SharedPush.one(type: type, body: OwnedBytes(body)), self.connections(of: identity))
         var count = 0
-        for case let port as PeerPort in self.connections(of: identity) {
-            if await port.push(.one(type: type, body: body)) { count += 1 }
-        }
+        for case let port as PeerPort in connections where await port.push(push) { count += 1 }
         return count
     }
 }

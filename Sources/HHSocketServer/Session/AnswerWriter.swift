@@ -146,7 +146,7 @@ final class AnswerWriter {
     func push(_ push: SharedPush, in turn: inout Turn) -> Bool {
         let encoded =
             switch push {
-            case .one(let type, let body): self.listener.push(type: type, body: body)
+            case .one(let type, let body): self.listener.push(type: type, body: body.buffer)
             case .encoded(let pushes): pushes[self.listener.index]
             }
         guard let encoded, self.link.phase == .open, self.link.context != nil else { return false }

@@ -122,7 +122,7 @@ public final class ServerSession: Sendable {
     ///   - type: A type that the wire format leaves to applications.
     ///   - body: The payload.
     public func push(type: UInt32, body: ByteBuffer) {
-        self.port.onLoop { _ = $0.push(.one(type: type, body: body), in: &$1) }
+        self.port.onLoop { [body = OwnedBytes(body)] in _ = $0.push(.one(type: type, body: body), in: &$1) }
     }
 
     /// Sends a push.
@@ -131,7 +131,7 @@ public final class ServerSession: Sendable {
     ///   wait already, when the connection has ended, and in a wire format without pushes.
     @discardableResult
     public func push(type: UInt32, body: ByteBuffer) async -> Bool {
-        await self.port.push(.one(type: type, body: body))
+        await self.port.push(.one(type: type, body: OwnedBytes(body)))
     }
 
     /// Asks the client to go away, if the format can express it, and closes the connection. Requests in flight are

@@ -59,6 +59,41 @@ import Testing
         #expect(error?.status == .cancelledByServer)
     }
 
+    /// The ledger's number of descriptors is true of files, too.
+    @Test func descriptorsAreCountedForTheClientWhoseRequestHasOpenedThem() async throws {
+        let (reading, writing, continuing) = (CountingAccount(), CountingAccount(), CountingAccount())
+        let bytes = content(1_000)
+        try await self.store.put("a", bytes)
+        var readers: [any TransferReader] = []
+        for _ in 0..<20 {
+            readers.append(try await StoreOwner.$account.withValue(reading) { try await self.store.open("a") })
+        }
+        #expect(reading.count(of: .descriptor) == 8)
+        #expect(self.files.descriptorCount == 8)
+        // It was closed for others, and is opened again by a thread.
+        _ = try await readers[0].read(at: 0, count: 1_000)
+        #expect(reading.count(of: .descriptor) == 8)
+        let put = TransferPut("b", bytes)
+        let first = try await StoreOwner.$account.withValue(writing) { try await self.store.beginUnfinished(put).writer }
+        #expect(writing.count(of: .descriptor) == 1)
+        try await first.append([ByteBuffer(bytes: bytes[..<100])])
+        _ = try await StoreOwner.$account.withValue(continuing) { try await self.store.beginUnfinished(put).writer }
+        // The content was handed over as it is.
+        #expect(writing.count(of: .descriptor) == 1)
+        #expect(continuing.count(of: .descriptor) == 0)
+        let other = TransferPut("b", content(1_000, seed: 2), writer: 2)
+        let last = try await StoreOwner.$account.withValue(continuing) {
+            try await self.store.beginUnfinished(other).writer
+        }
+        #expect(writing.count(of: .descriptor) == 0)
+        #expect(continuing.count(of: .descriptor) == 1)
+        await last.close()
+        #expect(continuing.count(of: .descriptor) == 0)
+        readers = []
+        try await self.files.areClosed()
+        try await eventually("nothing is counted") { reading.count(of: .descriptor) == 0 }
+    }
+
     // MARK: Writers
 
     @Test func anOwnerWithManyWritersGivesUpOneForAnotherOwner() async throws {

@@ -284,6 +284,27 @@ import Testing
         }
     }
 
+    /// By the account of the client's connection, whose own descriptor is counted as well.
+    @Test func filesThatStayOpenAreCountedForTheirClient() async throws {
+        try await withTransfers { calls, server, files in
+            let ledger = try #require(server.core?.books.ledger)
+            let put = try await calls.begin("a", Self.megabyte)
+            _ = try await put.nextReport()
+            #expect(ledger.descriptors.load(ordering: .relaxed) == 2)
+            put.stream.finish()
+            _ = try await put.failure()
+            try await eventually("the writer is gone") { ledger.descriptors.load(ordering: .relaxed) == 1 }
+            files.place("b", content(4 << 20, seed: 1))
+            var request = Hhsocket_GetRequest()
+            request.id = "b"
+            let client = try await StreamClient(server, window: 3_000)
+            await client.send(calls.types.get | FrameType.metadataFlag, 50, try Self.withoutMetadata(request))
+            try await eventually("the file is open") { ledger.descriptors.load(ordering: .relaxed) == 3 }
+            await client.client.perform(.cancel(50))
+            try await eventually("the file is closed") { ledger.descriptors.load(ordering: .relaxed) == 2 }
+        }
+    }
+
     private static func withoutMetadata(_ message: Hhsocket_GetRequest) throws -> ByteBuffer {
         var payload = ByteBuffer(integer: 0 as UInt32)
         payload.writeImmutableBuffer(try ByteBuffer(message: message))

@@ -12,6 +12,12 @@ import Testing
         case owned
         /// The bytes were received, and this file owns or detaches them, or charges what they keep.
         case detached(in: String)
+        /// The bytes that a decoder has received and not returned. Its `heldBytes`, which are charged, are the memory
+        /// that they keep.
+        case decoder
+        /// The first bytes of a connection, which precede what it is. They are bounded by this limit of the file, and
+        /// are copied, or a slice of a first read, which has at most 2 KiB.
+        case beginning(limit: String)
         /// The bytes were made here, by encoding, copying or reading a file, or are those of the application.
         case own
         /// The value exists only during the turn in which its bytes were received.
@@ -27,19 +33,29 @@ import Testing
         // HHSocketLink and HHSocket
         "Batch.buffer": .passing,
         "BodyInflater.input": .detached(in: "HHSocketServer/Session/FrameSession.swift"),
+        "BodyInflater.output": .own,
         "BufferPool.buffers": .own,
         "Envelope.body": .passing,
         "FrameCodec.frames": .own,
+        "FrameDecoder.block": .decoder,
+        "FrameDecoder.input": .decoder,
+        "FrameDecoder.partial": .decoder,
+        "HTTPBodyReader.body": .own,
         "HTTPConnectNegotiation.request": .own,
+        "HTTPHeadReader.unread": .decoder,
         "Handshake.frames": .detached(in: "HHSocket/Frames/PendingConnection.swift"),
         "HeartbeatPolicy.payload": .own,
         "HelloAnswer.bytes": .passing,
         "HelloAnswer.payload": .own,
+        "LentBytes.buffer": .passing,
+        "LentBytes.payload": .passing,
+        "LineDecoder.input": .decoder,
         "LineLanguage.payload": .unit,
         "LinePeer.delivery": .detached(in: "HHSocketLink/Lines/ReceivedLine.swift"),
         "OpeningResponseReader.body": .own,
         "PendingConnection.heldAnswers": .detached(in: "HHSocket/Frames/PendingConnection.swift"),
         "PieceAssembly.bytes": .owned,
+        "ProxyHandshake.received": .own,
         "ReceiveBuffers.buffers": .own,
         "ReceiveBuffers.latest": .own,
         "ReceivedLine.bytes": .detached(in: "HHSocketLink/Lines/ReceivedLine.swift"),
@@ -48,6 +64,7 @@ import Testing
         "SOCKS5Negotiation.authentication": .own,
         "SOCKS5Negotiation.request": .own,
         "SendBytes.body": .detached(in: "HHSocketLink/Loop/DetachedBytes.swift"),
+        "SendBytes.gathered": .own,
         "SendBytes.gatheredBeforeBody": .own,
         "SendBytes.others": .detached(in: "HHSocketLink/Loop/DetachedBytes.swift"),
         "SocketError.body": .application,
@@ -61,6 +78,10 @@ import Testing
         "TransferPart.bytes": .passing,
         "TransferPart.items": .own,
         "WebSocketCarriage.ping": .owned,
+        "WebSocketDecoder.block": .decoder,
+        "WebSocketDecoder.body": .decoder,
+        "WebSocketDecoder.compressed": .decoder,
+        "WebSocketDecoder.input": .decoder,
         "WebSocketMessage.payload": .detached(in: "HHSocketLink/WebSocket/Messages/WebSocketMessages.swift"),
         "WebSocketPeer.payload": .owned,
         "WebSocketRefusal.body": .own,
@@ -78,14 +99,20 @@ import Testing
         "SocketPush.body": .detached(in: "HHSocketRPC/Pushes/SocketPush.swift"),
         "SocketRequest.body": .own,
         "SocketResponse.body": .application,
+        "TransferSink.bytes": .own,
         "TransferSource.bytes": .own,
         // HHSocketServer
         "AnswerWriter.order": .detached(in: "HHSocketServer/Session/AnswerWriter.swift"),
         "ChargedInflation.bytes": .own,
+        "ClientHello.message": .beginning(limit: "maximumLength"),
+        "ClientHello.received": .beginning(limit: "maximumHeldBytes"),
+        "ClientHello.rest": .beginning(limit: "maximumHeldBytes"),
         "CompletionQueue.answer": .own,
         "HandlerRun.emptyAnswer": .own,
+        "HandshakeWait.held": .owned,
         "KeptAnswer.body": .detached(in: "HHSocketServer/Idempotency/KeptAnswer.swift"),
         "ListenerSettings.linkSettings": .own,
+        "ProxyHeaderReader.bytes": .beginning(limit: "largestBlock"),
         "PushQueue.bytes": .owned,
         "RequestGate.frame": .detached(in: "HHSocketServer/Session/FrameSession.swift"),
         "ServerRequest.body": .detached(in: "HHSocketServer/Session/FrameSession.swift"),
@@ -93,6 +120,8 @@ import Testing
         "TLSPieces.bytes": .own,
         "WebSocketAcceptance.held": .own,
         // HHSocketSTOMP
+        "STOMPDecoder.behind": .decoder,
+        "STOMPDecoder.input": .decoder,
         "STOMPFrame.body": .unit,
         "STOMPHeaders.bytes": .detached(in: "HHSocketSTOMP/Frames/STOMPHeaders.swift"),
         "STOMPMessage.frame": .detached(in: "HHSocketSTOMP/STOMPMessage.swift"),
@@ -102,21 +131,36 @@ import Testing
 
     private static let modules = ["HHSocketLink", "HHSocket", "HHSocketRPC", "HHSocketServer", "HHSocketSTOMP"]
 
+    /// The types that have bytes.
+    private static let types: Set<Substring> = [
+        "ByteBuffer", "LentBytes", "OwnedBytes", "ArrivedFrame", "Frame", "STOMPFrame", "WebSocketMessage",
+        "WebSocketUnit", "SocketPush", "LineUnit", "ReceivedLine",
+    ]
+
     /// The name of a stored property of a type that has bytes, if a line declares one.
-    private static func property(_ line: Substring) -> Substring? {
-        // Most lines are none, which the expression takes long to find out.
-        guard line.contains("var ") || line.contains("let "), line.contains(": ") else { return nil }
-        let declaration = /(?: {4}| {8})(?:[a-z]+(?:\([a-z]+\))? )*(?:var|let) (\w+): ([^={]*)(?:= .*)?/
-        let types =
-            #/
-            \b(?:ByteBuffer|LentBytes|OwnedBytes|ArrivedFrame|Frame|STOMPFrame|WebSocketMessage|WebSocketUnit|SocketPush
-            |LineUnit|ReceivedLine)\b
-            /#
-        guard let match = line.wholeMatch(of: declaration), match.2.contains(types.wordBoundaryKind(.simple)) else {
-            return nil
+    ///
+    /// - Parameter isInType: Whether the line stands directly in a type: without a type of their own, variables of a
+    ///   function look like properties.
+    private static func property(_ line: Substring, isInType: Bool) -> Substring? {
+        // Most lines are none, which the expressions take long to find out.
+        guard line.contains("var ") || line.contains("let ") else { return nil }
+        if isInType, line.contains(" = ") {
+            let made = /(?: {4}| {8})(?:@?[a-zA-Z]+(?:\([a-z]+\))? )*(?:var|let) (\w+) = \[?(\w+)\]?\(.*/
+            if let match = line.wholeMatch(of: made), self.types.contains(match.2) { return match.1 }
         }
+        guard line.contains(": ") else { return nil }
+        let declared = /(?: {4}| {8})(?:@?[a-zA-Z]+(?:\([a-z]+\))? )*(?:var|let) (\w+): ([^={]*)(?:= .*)?/
+        guard let match = line.wholeMatch(of: declared),
+            match.2.matches(of: /\w+/).contains(where: { self.types.contains($0.output) })
+        else { return nil }
         // Not closures, and not local constants whose value follows.
         return line.contains("->") || line.hasSuffix("=") ? nil : match.1
+    }
+
+    /// Whether a line begins a type that is nested in another.
+    private static func beginsType(_ line: Substring) -> Bool {
+        let beginning = #/ {4}(?:@?[a-zA-Z]+(?:\([a-z]+\))? )*(?:struct|class|enum|actor) .*\{/#
+        return line.wholeMatch(of: beginning) != nil
     }
 
     private static func source(_ path: String) throws -> String {
@@ -141,8 +185,12 @@ import Testing
         var found: Set<String> = []
         for (path, text) in try self.sources() {
             let file = URL(fileURLWithPath: path).deletingPathExtension().lastPathComponent
-            for line in text.split(separator: "\n") {
-                if let name = self.property(line) { found.insert("\(file).\(name)") }
+            var isInNested = false
+            for line in text.split(separator: "\n") where line.hasPrefix("    ") {
+                let isOuter = !line.hasPrefix("     ")
+                if isOuter { isInNested = self.beginsType(line) }
+                guard let name = self.property(line, isInType: isOuter || isInNested) else { continue }
+                found.insert("\(file).\(name)")
             }
         }
         return found
@@ -165,6 +213,21 @@ import Testing
             let text = try Self.source(path)
             let detaches = text.contains(/\.detached|storageCapacity|\.isLargeSlice|\.owned\(\)|\.own\(\)|OwnedBytes\(/)
             #expect(detaches, "\(name): \(path) detaches nothing")
+        }
+    }
+
+    @Test func everyDecoderSaysWhatItHoldsAndEveryBeginningHasItsLimit() throws {
+        let sources = try Self.sources()
+        for (name, reason) in Self.reasons {
+            let said: String
+            switch reason {
+            case .decoder: said = "var heldBytes: Int"
+            case .beginning(let limit): said = "static let \(limit) = "
+            case .owned, .detached, .own, .passing, .application, .unit: continue
+            }
+            let file = name.prefix { $0 != "." }
+            let texts = sources.filter { $0.path.hasSuffix("/\(file).swift") }.map(\.text)
+            #expect(texts.contains { $0.contains(said) }, "\(name): \(file) has no \(said)")
         }
     }
 
@@ -196,13 +259,32 @@ import Testing
         for (line, name) in [
             ("    private var held: [ByteBuffer] = []", "held"),
             ("        package private(set) var payload: ByteBuffer", "payload"),
+            ("    @usableFromInline var buffer: ByteBuffer", "buffer"),
             ("    let frame: Frame?", "frame"),
+            ("    private var input = ByteBuffer()", "input"),
+            ("    private(set) var body = ByteBuffer()", "body"),
+            ("    @usableFromInline var partial = ByteBuffer()", "partial"),
+            ("        var ping = OwnedBytes(made: bytes)", "ping"),
+            ("    private var frames = [Frame]()", "frames"),
             ("    var length: Int { self.frame.payload.readableBytes }", nil),
             ("    var isFull: Bool { self.bytes > 0 }", nil),
             ("    let make: (Frame) -> Void", nil),
             ("    let link: Link<FrameLanguage>", nil),
+            ("    private var hash = SHA256()", nil),
+            ("    private let limit = ByteBuffer.self", nil),
         ] as [(Substring, Substring?)] {
-            #expect(Self.property(line) == name, "\(line)")
+            #expect(Self.property(line, isInType: true) == name, "\(line)")
+        }
+        #expect(Self.property("        var output = ByteBuffer()", isInType: false) == nil)
+        #expect(Self.property("        let frame: Frame?", isInType: false) == "frame")
+    }
+
+    @Test func aNestedTypeIsTold() {
+        for line in ["    private struct Unfinished {", "    final class Slot: Sendable {", "    enum State {"] {
+            #expect(Self.beginsType(Substring(line)), "\(line)")
+        }
+        for line in ["    func take() {", "    private let state: State", "    ) {", "        struct Inner {"] {
+            #expect(!Self.beginsType(Substring(line)), "\(line)")
         }
     }
 }

@@ -22,9 +22,7 @@ struct EchoMeasurement: Sendable {
         let tally = try await LiveLine.shown(showsProgress, window: self.window, unit: "calls", count: count) {
             try await self.tally(of: loops)
         }
-        guard tally.window.seconds > 0 else {
-            throw EchoFailure("interrupted before anything was measured")
-        }
+        guard tally.window.seconds > 0 else { throw EchoFailure("interrupted before anything was measured") }
         return EchoResult(
             parameters: self.parameters,
             tally: tally,

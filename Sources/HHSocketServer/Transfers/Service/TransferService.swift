@@ -88,7 +88,9 @@ extension StoreOwner {
         _ context: ServerContext,
         _ body: () async throws -> Result
     ) async throws -> Result {
-        try await self.$current.withValue(context.session.principalID, operation: body)
+        try await self.$account.withValue(context.session.port.account) {
+            try await self.$current.withValue(context.session.principalID, operation: body)
+        }
     }
 }
 

@@ -10,11 +10,12 @@ extension FolderTransferStore: EarlyTransferStore {
         onEnd: @escaping @Sendable (any Error) -> Void
     ) async throws -> TransferBeginning {
         await self.removeExpired()
+        let account = StoreOwner.account
         var hashed: HashRecord?
         // A file that changes again and again is not the one that is put.
         for attempt in 0..<4 {
             let begun = try await self.exclusively(for: put.id) { [hashed] in
-                try self.beginNow(put, hashed: hashed, mayHash: attempt < 3, onEnd: onEnd)
+                try self.beginNow(put, hashed: hashed, mayHash: attempt < 3, for: account, onEnd: onEnd)
             }
             switch begun {
             case .complete: return .complete
@@ -30,8 +31,9 @@ extension FolderTransferStore: EarlyTransferStore {
         onEnd: @escaping @Sendable (any Error) -> Void
     ) async throws -> (any EarlyTransferWriter, isChanged: Bool)? {
         await self.removeExpired()
+        let account = StoreOwner.account
         let begun = try await self.exclusively(for: put.id) {
-            try self.mayBeginEarly(put) ? self.beginNow(put, hashed: nil, mayHash: false, onEnd: onEnd) : nil
+            try self.mayBeginEarly(put) ? self.beginNow(put, mayHash: false, for: account, onEnd: onEnd) : nil
         }
         guard case .unfinished(let writer, let isChanged) = begun else { return nil }
         return (writer, isChanged)
@@ -81,8 +83,9 @@ extension FolderTransferStore: EarlyTransferStore {
 
     private func beginNow(
         _ put: TransferPut,
-        hashed: HashRecord?,
+        hashed: HashRecord? = nil,
         mayHash: Bool,
+        for account: (any LinkAccount)?,
         onEnd: @escaping @Sendable (any Error) -> Void
     ) throws -> Begun {
         try self.withRoot { root in
@@ -98,7 +101,7 @@ extension FolderTransferStore: EarlyTransferStore {
                 }
             }
             let begun = try self.withFolder(FolderNames.unfinished, in: root, makes: true) { folder in
-                try self.beginUnfinished(put, in: folder, onEnd)
+                try self.beginUnfinished(put, in: folder, for: account, onEnd)
             }
             guard let begun else { throw TransferError(.storeFailed, "the server's store has no folder") }
             return begun
@@ -154,6 +157,7 @@ extension FolderTransferStore: EarlyTransferStore {
     private func beginUnfinished(
         _ put: TransferPut,
         in folder: CInt,
+        for account: (any LinkAccount)?,
         _ onEnd: @escaping @Sendable (any Error) -> Void
     ) throws -> Begun {
         var found = try self.readUnfinished(put.id, in: folder)
@@ -176,8 +180,12 @@ extension FolderTransferStore: EarlyTransferStore {
             return (try state.ledger.plan(put, now: now), state.live[put.id] != nil)
         }
         let slot = try self.slot(for: put)
-        // It is open where a writer is at work. Otherwise another process may be.
-        let old = isLive ? nil : try found.map { try self.openUnfinished($0.record, in: folder) }
+        // It is open where a writer is at work. Otherwise another process may be: then the client tries again.
+        var old: OpenDescriptor?
+        if !isLive, let found {
+            guard let number = try self.openIfUnused(found.record, in: folder) else { throw StatusError(.overloaded) }
+            old = OpenDescriptor(number, of: account)
+        }
         let content: UnfinishedContent
         do {
             if plan.isRecordNew {
@@ -188,10 +196,10 @@ extension FolderTransferStore: EarlyTransferStore {
                 if plan.isContentKept, let found {
                     try self.continued(put, plan: plan, found: found, old: old, at: slot)
                 } else {
-                    try self.renewed(put, plan: plan, former: found?.record, old: old, at: slot, in: folder)
+                    try self.renewed(put, plan: plan, former: found, old: old, at: slot, in: folder, for: account)
                 }
         } catch {
-            if let old { self.fileSystem.close(old) }
+            if let old { self.fileSystem.close(old.number) }
             self.clearAway(put.id, after: error, wasThere: found != nil, in: folder)
             throw error
         }
@@ -221,7 +229,7 @@ extension FolderTransferStore: EarlyTransferStore {
         _ put: TransferPut,
         plan: UnfinishedLedger.Plan,
         found: Unfinished,
-        old: CInt?,
+        old: OpenDescriptor?,
         at slot: OpenFiles.Slot
     ) throws -> UnfinishedContent {
         guard let old else {
@@ -232,7 +240,7 @@ extension FolderTransferStore: EarlyTransferStore {
             content.file = put.file
             return content
         }
-        let status = try self.fileSystem.status(old)
+        let status = try self.fileSystem.status(old.number)
         let hash = self.takePartialHash(of: .unfinished(put.id), FileKey(status)) ?? PartialHash()
         let name = found.record.contentName
         return UnfinishedContent(old, at: slot, name: name, file: put.file, offset: status.size, hash: hash)
@@ -242,31 +250,25 @@ extension FolderTransferStore: EarlyTransferStore {
     private func renewed(
         _ put: TransferPut,
         plan: UnfinishedLedger.Plan,
-        former: UnfinishedRecord?,
-        old: CInt?,
+        former: Unfinished?,
+        old: OpenDescriptor?,
         at slot: OpenFiles.Slot,
-        in folder: CInt
+        in folder: CInt,
+        for account: (any LinkAccount)?
     ) throws -> UnfinishedContent {
         self.end(put.id, Self.reason(plan, put.id))
-        if let former { try self.fileSystem.removeIfPresent(former.contentName, in: folder) }
+        if let former { try self.fileSystem.removeIfPresent(former.record.contentName, in: folder) }
         let name = FolderNames.content(put.id, put.file.sha256)
         // Content that no record describes.
         try self.fileSystem.removeIfPresent(name, in: folder)
         let descriptor = try self.fileSystem.create(name, in: folder)
         _ = self.fileSystem.lock(descriptor)
-        if let old { self.fileSystem.close(old) }
-        return UnfinishedContent(descriptor, at: slot, name: name, file: put.file)
+        if let old { self.fileSystem.close(old.number) }
+        return UnfinishedContent(OpenDescriptor(descriptor, of: account), at: slot, name: name, file: put.file)
     }
 
     private static func reason(_ plan: UnfinishedLedger.Plan, _ id: TransferID) -> any Error {
-        if plan.supersedes { return UnfinishedLedger.superseded(id) }
-        return StatusError(.cancelledByServer)
-    }
-
-    private func openUnfinished(_ record: UnfinishedRecord, in folder: CInt) throws -> CInt {
-        // The client tries again, until that process has ended.
-        guard let descriptor = try self.openIfUnused(record, in: folder) else { throw StatusError(.overloaded) }
-        return descriptor
+        plan.supersedes ? UnfinishedLedger.superseded(id) : StatusError(.cancelledByServer)
     }
 
     /// Records the hash of content that was begun without.
@@ -312,7 +314,7 @@ extension FolderTransferStore: EarlyTransferStore {
     func end(_ id: TransferID, _ error: (any Error)?, closes: Bool = true) -> UnfinishedContent? {
         let live: LivePut? = self.state.withLockedValue { $0.live.removeValue(forKey: id) }
         guard let content = live?.end(error) else { return nil }
-        if closes { self.fileSystem.close(content.descriptor) }
+        if closes { self.fileSystem.close(content.descriptor.number) }
         return content
     }
 

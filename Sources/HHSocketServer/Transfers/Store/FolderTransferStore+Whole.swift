@@ -12,10 +12,11 @@ extension FolderTransferStore {
     }
 
     public func open(_ id: TransferID) async throws -> any TransferReader {
+        let account = StoreOwner.account
         var hashed: HashRecord?
         // A file that changes again and again is not served.
         for _ in 0..<4 {
-            let opened = try await self.onThread(of: id) { [hashed] in try self.openNow(id, hashed) }
+            let opened = try await self.onThread(of: id) { [hashed] in try self.openNow(id, hashed, for: account) }
             switch opened {
             case .reader(let reader): return reader
             case .absent: throw Self.notFound(id)
@@ -37,10 +38,10 @@ extension FolderTransferStore {
         case needsHash
     }
 
-    private func openNow(_ id: TransferID, _ hashed: HashRecord?) throws -> Opened {
+    private func openNow(_ id: TransferID, _ hashed: HashRecord?, for account: (any LinkAccount)?) throws -> Opened {
         try self.withRoot { root in
-            guard case .file(let descriptor, let status) = try self.openVisible(id, in: root) else { return .absent }
-            let file = ReadFile(self, id: id, key: FileKey(status), descriptor: descriptor)
+            guard let (descriptor, status) = try self.openVisible(id, in: root) else { return .absent }
+            let file = ReadFile(self, id: id, key: FileKey(status), number: descriptor, of: account)
             let record = hashed?.key == FileKey(status) ? hashed : try self.knownHash(of: id, status, in: root)
             guard let record else { return .needsHash }
             self.openFiles.use(file)
@@ -90,32 +91,27 @@ extension FolderTransferStore {
         return found
     }
 
-    private enum OpenedFile {
-        case file(CInt, FileStatus)
-        case absent
-    }
-
-    private func openVisible(_ id: TransferID, in root: CInt) throws -> OpenedFile {
-        guard case .file = try self.visible(id, in: root) else { return .absent }
+    private func openVisible(_ id: TransferID, in root: CInt) throws -> (CInt, FileStatus)? {
+        guard case .file = try self.visible(id, in: root) else { return nil }
         let descriptor: CInt
         do throws(SystemError) {
             descriptor = try self.fileSystem.openForReading(id.description, in: root)
         } catch {
             // It has become something else meanwhile.
-            if [ENOENT, ELOOP, ENXIO].contains(error.code) { return .absent }
+            if [ENOENT, ELOOP, ENXIO].contains(error.code) { return nil }
             // Reading has nothing to do with a store that cannot be written.
             guard error.isReadOnly else { throw error }
             throw TransferError(.storeFailed, "the server may not read the file \(id)")
         }
         do {
             let status = try self.fileSystem.status(descriptor)
-            if status.kind == .regular { return .file(descriptor, status) }
+            if status.kind == .regular { return (descriptor, status) }
         } catch {
             self.fileSystem.close(descriptor)
             throw error
         }
         self.fileSystem.close(descriptor)
-        return .absent
+        return nil
     }
 
     // MARK: Hashes
@@ -142,7 +138,7 @@ extension FolderTransferStore {
     /// Hashes a part of a file.
     private func hashOn(_ id: TransferID) throws -> Hashing {
         try self.withRoot { root in
-            guard case .file(let descriptor, let status) = try self.openVisible(id, in: root) else {
+            guard let (descriptor, status) = try self.openVisible(id, in: root) else {
                 self.state.withLockedValue { $0.hashes[id] = nil }
                 return .absent
             }
@@ -256,7 +252,7 @@ struct FolderTransferReader: TransferItemReader {
         try await self.store.onThread(of: self.id) {
             var bytes = ByteBuffer()
             try bytes.writeWithUnsafeMutableBytes(minimumWritableBytes: count) { memory in
-                try self.fill(UnsafeMutableRawBufferPointer(rebasing: memory[..<count]), at: offset)
+                try self.file.fill(UnsafeMutableRawBufferPointer(rebasing: memory[..<count]), at: offset)
                 return count
             }
             return bytes
@@ -266,13 +262,9 @@ struct FolderTransferReader: TransferItemReader {
     func items(at offset: UInt64, count: Int) async throws -> [ByteBuffer] {
         try await self.store.onThread(of: self.id) {
             try TransferPart.items(offset: offset, count: count) { memory, offset throws(any Error) in
-                try self.fill(memory, at: offset)
+                try self.file.fill(memory, at: offset)
             }
         }
-    }
-
-    private func fill(_ memory: UnsafeMutableRawBufferPointer, at offset: UInt64) throws {
-        try self.file.fill(memory, at: offset)
     }
 }
 
@@ -282,7 +274,7 @@ extension FolderTransferStore {
     /// - Throws: ``StatusError`` with status 409 if there is another one now, so that the client begins again.
     func openAgain(_ id: TransferID, _ key: FileKey) throws -> CInt {
         try self.withRoot { root in
-            guard case .file(let descriptor, let status) = try self.openVisible(id, in: root) else {
+            guard let (descriptor, status) = try self.openVisible(id, in: root) else {
                 throw StatusError(.cancelledByServer)
             }
             guard FileKey(status).isContent(of: key) else {
@@ -308,29 +300,32 @@ final class ReadFile: Sendable {
     private let store: FolderTransferStore
     private let id: TransferID
     private let key: FileKey
-    private let state: NIOLockedValueBox<(descriptor: CInt?, users: Int)>
+    private let account: (any LinkAccount)?
+    private let state: NIOLockedValueBox<(descriptor: OpenDescriptor?, users: Int)>
 
-    init(_ store: FolderTransferStore, id: TransferID, key: FileKey, descriptor: CInt) {
+    /// - Parameter account: That of the client whose request has opened it, also when it is opened again.
+    init(_ store: FolderTransferStore, id: TransferID, key: FileKey, number: CInt, of account: (any LinkAccount)?) {
         self.store = store
         self.id = id
         self.key = key
-        self.state = NIOLockedValueBox((descriptor, 0))
+        self.account = account
+        self.state = NIOLockedValueBox((OpenDescriptor(number, of: account), 0))
     }
 
     deinit {
         self.store.openFiles.forget(ObjectIdentifier(self))
-        if let descriptor = self.state.withLockedValue({ $0.descriptor }) { self.store.fileSystem.close(descriptor) }
+        if let opened = self.state.withLockedValue({ $0.descriptor }) { self.store.fileSystem.close(opened.number) }
     }
 
     /// Closes the descriptor.
     ///
     /// - Returns: False if the file is just being read.
     func close() -> Bool {
-        let (isUnused, descriptor): (Bool, CInt?) = self.state.withLockedValue { state in
+        let (isUnused, descriptor): (Bool, OpenDescriptor?) = self.state.withLockedValue { state in
             guard state.users == 0 else { return (false, nil) }
             return (true, state.descriptor.take())
         }
-        if let descriptor { self.store.fileSystem.close(descriptor) }
+        if let descriptor { self.store.fileSystem.close(descriptor.number) }
         return isUnused
     }
 
@@ -349,14 +344,14 @@ final class ReadFile: Sendable {
     }
 
     private func descriptor() throws -> CInt {
-        if let descriptor = self.state.withLockedValue({ $0.descriptor }) { return descriptor }
-        let opened = try self.store.openAgain(self.id, self.key)
-        let other: CInt? = self.state.withLockedValue { state in
-            if state.descriptor == nil { state.descriptor = opened }
-            return state.descriptor == opened ? nil : state.descriptor
+        if let descriptor = self.state.withLockedValue({ $0.descriptor }) { return descriptor.number }
+        let opened = OpenDescriptor(try self.store.openAgain(self.id, self.key), of: self.account)
+        let kept = self.state.withLockedValue { state in
+            let kept = state.descriptor ?? opened
+            state.descriptor = kept
+            return kept
         }
-        guard let other else { return opened }
-        self.store.fileSystem.close(opened)
-        return other
+        if kept !== opened { self.store.fileSystem.close(opened.number) }
+        return kept.number
     }
 }

@@ -9,6 +9,8 @@ enum StoreOwner {
     /// The client for which the store's threads work in this task: otherwise one that asks for many files would
     /// have as many shares of them.
     @TaskLocal static var current: UInt64?
+    /// The client's account, for which the files are counted that stay open; nil: the application uses the store.
+    @TaskLocal static var account: (any LinkAccount)?
 }
 
 /// The files of transfers in a folder: the file of an id is `FOLDER/ID`.

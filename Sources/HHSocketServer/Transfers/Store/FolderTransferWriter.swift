@@ -111,7 +111,7 @@ extension FolderTransferStore {
     func close(_ live: LivePut, _ error: (any Error)? = nil) {
         self.forget(live)
         guard let content = live.end(error) else { return }
-        let status = try? self.fileSystem.status(content.descriptor)
+        let status = try? self.fileSystem.status(content.descriptor.number)
         if let status { self.keep(content.hash, of: .unfinished(live.id), FileKey(status)) }
         let now = self.fileSystem.now()
         let record = self.state.withLockedValue { state in
@@ -126,7 +126,7 @@ extension FolderTransferStore {
                 }
             }
         }
-        self.fileSystem.close(content.descriptor)
+        self.fileSystem.close(content.descriptor.number)
     }
 
     /// Ends the work of a writer whose file cannot be continued, and removes it.
@@ -139,7 +139,7 @@ extension FolderTransferStore {
             }
         }
         // If that has failed, the space at least is free.
-        if let content { self.fileSystem.close(content.descriptor) }
+        if let content { self.fileSystem.close(content.descriptor.number) }
     }
 
     // MARK: Finishing
@@ -163,7 +163,7 @@ extension FolderTransferStore {
             throw error
         }
         do {
-            try self.fileSystem.synchronize(descriptor)
+            try self.fileSystem.synchronize(descriptor.number)
         } catch {
             // After such a failure the system may report success although the data is lost.
             if !error.isReadOnly { self.remove(live, error.asTransferError) }
@@ -192,11 +192,11 @@ extension FolderTransferStore {
             // From here on the file exists, whatever happens.
             self.forget(live)
             let content = live.end(nil)
-            defer { if let content { self.fileSystem.close(content.descriptor) } }
+            defer { if let content { self.fileSystem.close(content.descriptor.number) } }
             try? self.fileSystem.removeIfPresent(FolderNames.record(live.id), in: folder)
             self.state.withLockedValue { $0.ledger.remove(live.id) }
             try self.fileSystem.synchronize(root)
-            if let content, let status = try? self.fileSystem.status(content.descriptor) {
+            if let content, let status = try? self.fileSystem.status(content.descriptor.number) {
                 let record = HashRecord(id: live.id, key: FileKey(status), digest: file.sha256)
                 self.keep(record, isDurable: true, in: root)
             }

@@ -3,6 +3,22 @@ import HHSocketLink
 import NIOConcurrencyHelpers
 import NIOCore
 
+/// The descriptor of a file that a store keeps open between two steps of a client, until its owner has closed it.
+///
+/// It is counted for the client whose request has opened it. Readers of one file share places, but no descriptor. A
+/// writer that continues the open content of another leaves it counted for that one. What one step of the store opens
+/// and closes is not counted: its few threads bound that.
+final class OpenDescriptor: Sendable {
+    let number: CInt
+    private let hold: Hold
+
+    /// - Parameter account: The client's; nil: the application has opened the file.
+    init(_ number: CInt, of account: (any LinkAccount)?) {
+        self.number = number
+        self.hold = Hold(.descriptor, of: account)
+    }
+}
+
 /// The files that stores keep open between two steps of their clients, which decide how long that is: as many as fit
 /// into the reserve of descriptors, for all stores of the process.
 ///

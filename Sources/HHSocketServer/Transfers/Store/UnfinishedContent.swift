@@ -46,7 +46,7 @@ struct PartialHash: Sendable {
 /// The hash of content that existed already is computed along with new content, so that the writer need not wait for
 /// it: with each part, eight times its length of the existing content.
 struct UnfinishedContent: Sendable {
-    let descriptor: CInt
+    let descriptor: OpenDescriptor
     /// The slot of its descriptor among those of the process.
     let slot: OpenFiles.Slot
     /// Its name in the folder of unfinished files.
@@ -59,7 +59,7 @@ struct UnfinishedContent: Sendable {
     private var flushed: UInt64
 
     init(
-        _ descriptor: CInt,
+        _ descriptor: OpenDescriptor,
         at slot: OpenFiles.Slot,
         name: String,
         file: TransferFile,
@@ -88,14 +88,14 @@ struct UnfinishedContent: Sendable {
                 )
             }
             try part.withUnsafeReadableBytes { bytes in
-                try fileSystem.writeAll(self.descriptor, bytes, at: self.offset)
+                try fileSystem.writeAll(self.descriptor.number, bytes, at: self.offset)
                 let isHashed = self.isHashed
                 self.offset += UInt64(bytes.count)
                 if isHashed {
                     self.hash.add(bytes)
                 } else {
                     let limit = max(1 << 20, 8 * UInt64(bytes.count))
-                    try self.hash.read(self.descriptor, upTo: self.offset, limit: limit, fileSystem)
+                    try self.hash.read(self.descriptor.number, upTo: self.offset, limit: limit, fileSystem)
                 }
             }
         }
@@ -104,7 +104,7 @@ struct UnfinishedContent: Sendable {
     /// Hashes on.
     mutating func catchUp(limit: UInt64, _ fileSystem: any StoreFileSystem) throws(SystemError) {
         let start = self.hash.position
-        try self.hash.read(self.descriptor, upTo: self.offset, limit: limit, fileSystem)
+        try self.hash.read(self.descriptor.number, upTo: self.offset, limit: limit, fileSystem)
         guard self.isHashed || self.hash.position > start else {
             throw SystemError("read", EIO, of: "an unfinished file, which has become shorter")
         }

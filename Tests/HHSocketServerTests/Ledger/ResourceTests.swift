@@ -181,7 +181,7 @@ import Testing
         configuration.limits.maximumConnectionsPerAddress = .max
         configuration.limits.connectionRatePerAddress = nil
         try await withServer(configuration, Router()) { server in
-            let ledger = try #require(server.core?.books.ledger)
+            let ledger = try #require(server.parts?.books.ledger)
             let port = try #require(server.address).port
             // The beginning of the header of a record, and that of a record with a ClientHello.
             let beginnings: [[UInt8]] = [[22], [22, 3, 1, 1, 0, 1, 0]]

@@ -287,7 +287,7 @@ import Testing
     /// By the account of the client's connection, whose own descriptor is counted as well.
     @Test func filesThatStayOpenAreCountedForTheirClient() async throws {
         try await withTransfers { calls, server, files in
-            let ledger = try #require(server.core?.books.ledger)
+            let ledger = try #require(server.parts?.books.ledger)
             let put = try await calls.begin("a", Self.megabyte)
             _ = try await put.nextReport()
             #expect(ledger.descriptors.load(ordering: .relaxed) == 2)

@@ -294,7 +294,7 @@ import Testing
             put.stream.finish()
             _ = try await put.failure()
             try await eventually("the writer is gone") { ledger.descriptors.load(ordering: .relaxed) == 1 }
-            files.place("b", content(4 << 20, seed: 1))
+            files.add("b", content(4 << 20, seed: 1))
             var request = Hhsocket_GetRequest()
             request.id = "b"
             let client = try await StreamClient(server, window: 3_000)

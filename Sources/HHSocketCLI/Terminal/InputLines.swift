@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import Dispatch
 import Foundation
+import HHSocket
 import NIOCore
 
 /// The lines of an input, which are read on demand.

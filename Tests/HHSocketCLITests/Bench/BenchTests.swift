@@ -375,7 +375,7 @@ import Darwin
         (["h:1", "--type", "5"], "5"),
         (["--self", "--server-pid", "1"], "--self knows its server's process; leave --server-pid out."),
         (["h:1", "--server-pid", "0"], "--server-pid is a process number, 1 or more, not 0."),
-        (["h:1", "--api", "rpc"], "Please provide one of 'task', 'dispatch', 'async', 'typed' or 'stream'."),
+        (["h:1", "--api", "rpc"], "Please provide one of the following:"),
         (["h:1", "--api", "typed", "--body-length", "15"], "--body-length is a size from 16"),
         (["h:1", "--hello", "--format", "mars"], "The format mars cannot have hello: "),
         (["h:1", "--direction", "up"], "--direction is for --api stream; leave it out."),

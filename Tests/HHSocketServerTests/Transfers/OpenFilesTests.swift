@@ -74,7 +74,9 @@ import Testing
         _ = try await readers[0].read(at: 0, count: 1_000)
         #expect(reading.count(of: .descriptor) == 8)
         let put = TransferPut("b", bytes)
-        let first = try await StoreOwner.$account.withValue(writing) { try await self.store.beginUnfinished(put).writer }
+        let first = try await StoreOwner.$account.withValue(writing) {
+            try await self.store.beginUnfinished(put).writer
+        }
         #expect(writing.count(of: .descriptor) == 1)
         try await first.append([ByteBuffer(bytes: bytes[..<100])])
         _ = try await StoreOwner.$account.withValue(continuing) { try await self.store.beginUnfinished(put).writer }

@@ -47,11 +47,7 @@ final class MessageLoop<Link: BenchedLink>: EchoLoop, @unchecked Sendable {
 
     private func begin(_ continuation: CheckedContinuation<EchoTally, any Error>) {
         self.whenOver = continuation
-        self.connection.receive {
-            self.arrived($0)
-        } onFailure: { failure in
-            self.perform { self.giveUp(failure) }
-        }
+        self.connection.receive({ self.arrived($0) }, onFailure: { self.giveUp($0) })
         self.poll(Uptime.now)
     }
 

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
-import NIOConcurrencyHelpers
 import NIOCore
 
 /// A link of the bench to a server that sends messages back.
-final class EchoConnection<Link: BenchedLink>: Sendable {
+final class EchoConnection<Link: BenchedLink>: @unchecked Sendable {
+    // Proof of Sendable: constants are Sendable; the variables are used only on the socket's thread.
+
     let link: Link
     /// The loop of the socket's thread.
     let eventLoop: any EventLoop
     let body: EchoBody
-    /// Is called with the first failure of the link. Any thread.
-    private let onFailure = NIOLockedValueBox<(@Sendable (EchoFailure) -> Void)?>(nil)
+    /// Takes the messages. A link passes those of a connection to the handler that it had when that was made.
+    private var take: (ByteBuffer) -> Void = { _ in }
+    /// Is called with the first failure of the link.
+    private var onFailure: ((EchoFailure) -> Void)?
 
     init(_ link: Link, on eventLoop: any EventLoop, sending body: EchoBody) {
         self.link = link
@@ -21,9 +24,16 @@ final class EchoConnection<Link: BenchedLink>: Sendable {
     /// Connects, and has a first message sent back.
     func open() async throws {
         let (answers, continuation) = AsyncStream.makeStream(of: Result<ByteBuffer, EchoFailure>.self)
-        self.receive({ continuation.yield(.success($0)) }, onFailure: { continuation.yield(.failure($0)) })
+        self.eventLoop.execute {
+            self.receive({ continuation.yield(.success($0)) }, onFailure: { continuation.yield(.failure($0)) })
+        }
+        self.link.setHandler { message in
+            switch Link.content(of: message) {
+            case .text(let bytes), .binary(let bytes): self.take(bytes)
+            }
+        }
         let events = self.link.events
-        Task { for await event in events { self.happened(event) } }
+        Task { for await event in events { self.eventLoop.execute { self.happened(event) } } }
         self.link.connect()
         self.send(self.body.template)
         guard let answer = try await answers.first(where: { _ in true })?.get() else {
@@ -32,17 +42,10 @@ final class EchoConnection<Link: BenchedLink>: Sendable {
         guard answer == self.body.template else { throw EchoFailure(self.body.reason(about: answer, number: 0)) }
     }
 
-    /// Passes messages on the socket's thread from now on.
-    func receive(
-        _ take: @escaping @Sendable (ByteBuffer) -> Void,
-        onFailure: @escaping @Sendable (EchoFailure) -> Void
-    ) {
-        self.onFailure.withLockedValue { $0 = onFailure }
-        self.link.setHandler { message in
-            switch Link.content(of: message) {
-            case .text(let bytes), .binary(let bytes): take(bytes)
-            }
-        }
+    /// Passes messages from now on. On the socket's thread.
+    func receive(_ take: @escaping (ByteBuffer) -> Void, onFailure: @escaping (EchoFailure) -> Void) {
+        self.take = take
+        self.onFailure = onFailure
     }
 
     @inline(__always)
@@ -52,18 +55,17 @@ final class EchoConnection<Link: BenchedLink>: Sendable {
     }
 
     func close() async {
-        self.onFailure.withLockedValue { $0 = nil }
+        self.eventLoop.execute { self.onFailure = nil }
         self.link.disconnect()
         await self.link.waitUntilClosed()
     }
 
     private func happened(_ event: Link.Event) {
-        let failure: EchoFailure
         switch Link.news(of: event) {
-        case .attemptFailed(let error), .lost(let error): failure = EchoFailure(error)
-        case .closedByServer(let closure): failure = EchoFailure("the server closed the connection: \(closure)")
-        case .gaveUp, .nothing: return
+        case .attemptFailed(let error), .lost(let error): self.onFailure.take()?(EchoFailure(error))
+        case .closedByServer(let closure):
+            self.onFailure.take()?(EchoFailure("the server closed the connection: \(closure)"))
+        case .gaveUp, .nothing: break
         }
-        self.onFailure.withLockedValue { $0.take() }?(failure)
     }
 }

@@ -10,6 +10,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -149,10 +150,14 @@ class Server:
         self.program, self.core, self.cell = program, core, cell
         command, address = server_of(cell)
         arguments = [command, "--port", "0", "--announce", "%p", "--until-eof"]
-        self.process = self.start(arguments, environment, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+        # Not a pipe, which nobody would read while it serves.
+        log = tempfile.TemporaryFile("w+")
+        self.process = self.start(arguments, environment, stdin=subprocess.PIPE, stderr=log)
         port = self.process.stdout.readline().strip()
         if not port.isdigit():
-            errors = self.process.communicate()[1].strip()
+            self.process.communicate()
+            log.seek(0)
+            errors = log.read().strip()
             if self.process.returncode == USAGE:
                 raise NotUnderstood(f"{program} {' '.join(arguments)}: {errors}")
             raise Failure(f"{program}: the server ended before it listened: {errors}")

@@ -71,6 +71,17 @@ import Darwin
         #expect(outcome.errors.hasPrefix("error: \(error)"), "\(outcome.errors)")
     }
 
+    /// The first one is closed while the next ones are made.
+    @Test func aConnectionThatEndsBeforeTheMeasurementEndsIt() async throws {
+        let server = try await MockWebSocketServer(.echo)
+        server.once(.echo.then(.close(code: 1_011)))
+        let outcome = try await Command.run(
+            ["bench", server.url, "--api", "message", "--connections", "5", "--seconds", "600"]
+        )
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.errors.hasPrefix("error: the server closed the connection: "), "\(outcome.errors)")
+    }
+
     @Test(arguments: ["message", "line"])
     func aServerThatIsNotThereIsReportedAtOnce(api: String) async throws {
         let dead = try await MockServer.closedEndpoint()

@@ -13,7 +13,8 @@ final class EchoConnection<Link: BenchedLink>: @unchecked Sendable {
     /// Takes the messages. A link passes those of a connection to the handler that it had when that was made.
     private var take: (ByteBuffer) -> Void = { _ in }
     /// Is called with the first failure of the link.
-    private var onFailure: ((EchoFailure) -> Void)?
+    private var onFailure: (EchoFailure) -> Void = { _ in }
+    private var failure: EchoFailure?
 
     init(_ link: Link, on eventLoop: any EventLoop, sending body: EchoBody) {
         self.link = link
@@ -42,10 +43,11 @@ final class EchoConnection<Link: BenchedLink>: @unchecked Sendable {
         guard answer == self.body.template else { throw EchoFailure(self.body.reason(about: answer, number: 0)) }
     }
 
-    /// Passes messages from now on. On the socket's thread.
+    /// Passes messages from now on, and the failure, even if it has occurred before. On the socket's thread.
     func receive(_ take: @escaping (ByteBuffer) -> Void, onFailure: @escaping (EchoFailure) -> Void) {
         self.take = take
         self.onFailure = onFailure
+        if let failure = self.failure { onFailure(failure) }
     }
 
     @inline(__always)
@@ -55,17 +57,21 @@ final class EchoConnection<Link: BenchedLink>: @unchecked Sendable {
     }
 
     func close() async {
-        self.eventLoop.execute { self.onFailure = nil }
         self.link.disconnect()
         await self.link.waitUntilClosed()
     }
 
     private func happened(_ event: Link.Event) {
         switch Link.news(of: event) {
-        case .attemptFailed(let error), .lost(let error): self.onFailure.take()?(EchoFailure(error))
-        case .closedByServer(let closure):
-            self.onFailure.take()?(EchoFailure("the server closed the connection: \(closure)"))
+        case .attemptFailed(let error), .lost(let error): self.failed(EchoFailure(error))
+        case .closedByServer(let closure): self.failed(EchoFailure("the server closed the connection: \(closure)"))
         case .gaveUp, .nothing: break
         }
+    }
+
+    private func failed(_ failure: EchoFailure) {
+        guard self.failure == nil else { return }
+        self.failure = failure
+        self.onFailure(failure)
     }
 }

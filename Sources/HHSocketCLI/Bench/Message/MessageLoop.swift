@@ -13,7 +13,7 @@ final class MessageLoop<Link: BenchedLink>: EchoLoop, @unchecked Sendable {
     private let connection: EchoConnection<Link>
     private let published = ManagedAtomic(0)
     private var calls: EchoCalls
-    /// The places of the messages in flight, in the order in which they come back.
+    /// The slots of the messages in flight, in the order in which they come back.
     private var order: CircularBuffer<Int>
     private var whenOver: CheckedContinuation<EchoTally, any Error>?
 
@@ -47,8 +47,9 @@ final class MessageLoop<Link: BenchedLink>: EchoLoop, @unchecked Sendable {
 
     private func begin(_ continuation: CheckedContinuation<EchoTally, any Error>) {
         self.whenOver = continuation
-        self.connection.receive({ self.arrived($0) }, onFailure: { self.giveUp($0) })
         self.poll(Uptime.now)
+        // Behind the sends: a link that is lost already loses them.
+        self.connection.receive({ self.arrived($0) }, onFailure: { self.giveUp($0) })
     }
 
     private func arrived(_ bytes: ByteBuffer) {

@@ -34,8 +34,8 @@ BASE ?= HEAD
 MIN ?= 0.98
 COMPARE ?=
 # The libraries whose API make api-diff compares.
-library_products = HHSocket HHSocketApp HHSocketMessage HHSocketOutbox HHSocketRPC HHSocketSTOMP HHSocketServer \
-	HHSocketSwiftProtobuf HHSocketTesting
+library_products = HHSocket HHSocketApp HHSocketFormats HHSocketMessage HHSocketOperations HHSocketOutbox HHSocketRPC \
+	HHSocketSTOMP HHSocketServer HHSocketServerTransfers HHSocketSwiftProtobuf HHSocketTesting HHSocketTransfers
 # More options for Benchmarks/Scripts/counts: --write writes the budgets.
 COUNTS ?=
 # More options for Benchmarks/Scripts/link-report, e.g. LINK="--rounds 1".

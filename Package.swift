@@ -24,6 +24,11 @@ let package = Package(
         .library(name: "HHSocketSTOMP", targets: ["HHSocketSTOMP"]),
         .library(name: "HHSocketApp", targets: ["HHSocketApp"]),
         .library(name: "HHSocketServer", targets: ["HHSocketServer"]),
+        // Files, at both ends. They export the values that both have.
+        .library(name: "HHSocketTransfers", targets: ["HHSocketTransfers", "HHSocketTransferValues"]),
+        .library(name: "HHSocketServerTransfers", targets: ["HHSocketServerTransfers", "HHSocketTransferValues"]),
+        .library(name: "HHSocketOperations", targets: ["HHSocketOperations"]),
+        .library(name: "HHSocketFormats", targets: ["HHSocketFormats"]),
         .library(name: "HHSocketTesting", targets: ["HHSocketTesting"]),
         // Empty without the trait `Outbox`.
         .library(name: "HHSocketOutbox", targets: ["HHSocketOutbox"]),
@@ -115,6 +120,20 @@ let package = Package(
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),
             ]
         ),
+        // Floor 2a: what both ends of a transfer have, which their modules export.
+        .target(
+            name: "HHSocketTransferValues",
+            dependencies: [
+                "HHSocketFoundation",
+                "HHSocketLink",
+                "HHSocketMessage",
+                .product(name: "Atomics", package: "swift-atomics"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+            ]
+        ),
+        // Floor 2a too: wire formats read from JSON.
+        .target(name: "HHSocketFormats", dependencies: ["HHSocketFoundation", "HHSocketLink"]),
         // Floor 2b: a client's long-lived connection.
         .target(
             name: "HHSocket",
@@ -158,7 +177,22 @@ let package = Package(
                 .product(name: "Tracing", package: "swift-distributed-tracing"),
             ]
         ),
-        // Floor 3 too: messages through a broker, over it.
+        // Floor 3b: files over calls.
+        .target(
+            name: "HHSocketTransfers",
+            dependencies: [
+                "HHSocketMessage",
+                "HHSocketRPC",
+                "HHSocketSystem",
+                "HHSocketTransferValues",
+                .product(name: "Atomics", package: "swift-atomics"),
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ]
+        ),
+        // Floor 3b too: messages through a broker.
         .target(
             name: "HHSocketSTOMP",
             dependencies: [
@@ -202,12 +236,38 @@ let package = Package(
                 .product(name: "Metrics", package: "swift-metrics"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
-                .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),
                 .product(name: "NIOTLS", package: "swift-nio"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
                 .product(name: "Tracing", package: "swift-distributed-tracing"),
+            ]
+        ),
+        // Floor 4b: a store of files on a server.
+        .target(
+            name: "HHSocketServerTransfers",
+            dependencies: [
+                "HHSocketMessage",
+                "HHSocketServer",
+                "HHSocketSystem",
+                "HHSocketTransferValues",
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+            ]
+        ),
+        // Floor 4b too: what an operator asks a server.
+        .target(
+            name: "HHSocketOperations",
+            dependencies: [
+                "HHSocketServer",
+                "HHSocketSystem",
+                .product(name: "Atomics", package: "swift-atomics"),
+                .product(name: "Metrics", package: "swift-metrics"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
             ]
         ),
         // Floor 4 too: scripted peers for tests.
@@ -258,12 +318,16 @@ let package = Package(
             dependencies: [
                 "HHSocket",
                 "HHSocketDemo",
+                "HHSocketFormats",
                 "HHSocketMessage",
+                "HHSocketOperations",
                 .target(name: "HHSocketProtobufC", condition: .when(platforms: [.linux, .macOS])),
                 "HHSocketRPC",
                 "HHSocketSTOMP",
                 "HHSocketServer",
+                "HHSocketServerTransfers",
                 "HHSocketSystem",
+                "HHSocketTransfers",
                 .product(name: "Atomics", package: "swift-atomics"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
@@ -318,7 +382,7 @@ let package = Package(
         // Files over links that break.
         .executableTarget(
             name: "files-example",
-            dependencies: ["HHSocketRPC", "HHSocketServer"],
+            dependencies: ["HHSocketRPC", "HHSocketServer", "HHSocketServerTransfers", "HHSocketTransfers"],
             path: "Examples/Files",
             exclude: ["expected.txt"]
         ),
@@ -339,6 +403,8 @@ let package = Package(
             exclude: ["expected.txt", "test"]
         ),
 
+        // An app with the one import that calls require, whose linked modules a test reads.
+        .executableTarget(name: "calls-app", dependencies: ["HHSocketRPC"], path: "Tests/CallsApp"),
         // Support code of several test targets.
         .target(
             name: "TestSupport",
@@ -406,6 +472,7 @@ let package = Package(
                 "CHHSocket",
                 "CZlib",
                 "HHSocket",
+                "HHSocketFormats",
                 "HHSocketLink",
                 "HHSocketMessage",
                 "HHSocketRPC",
@@ -487,6 +554,7 @@ let package = Package(
                 "HHSocketMessage",
                 "HHSocketRPC",
                 "HHSocketServer",
+                "HHSocketServerTransfers",
                 "HHSocketTesting",
                 "TestSupport",
                 .product(name: "InMemoryLogging", package: "swift-log"),
@@ -500,21 +568,69 @@ let package = Package(
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
             ]
         ),
+        .testTarget(
+            name: "HHSocketTransfersTests",
+            dependencies: [
+                "HHSocket",
+                "HHSocketMessage",
+                "HHSocketRPC",
+                "HHSocketSystem",
+                "HHSocketTesting",
+                "HHSocketTransferValues",
+                "HHSocketTransfers",
+                "TestSupport",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+            ]
+        ),
+        .testTarget(
+            name: "HHSocketServerTransfersTests",
+            dependencies: [
+                "HHSocket",
+                "HHSocketMessage",
+                "HHSocketServer",
+                "HHSocketServerTransfers",
+                "HHSocketSystem",
+                "HHSocketTesting",
+                "HHSocketTransferValues",
+                "TestSupport",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+            ]
+        ),
+        .testTarget(
+            name: "HHSocketOperationsTests",
+            dependencies: [
+                "HHSocket",
+                "HHSocketOperations",
+                "HHSocketServer",
+                "HHSocketTesting",
+                "TestSupport",
+                .product(name: "Metrics", package: "swift-metrics"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ]
+        ),
         // Client and server together.
         .testTarget(
             name: "EndToEndTests",
             dependencies: [
                 "CWeather",
+                "calls-app",
                 "chat-example",
                 "files-example",
                 .target(name: "weather-example", condition: .when(platforms: [.linux, .macOS])),
                 "HHSocket",
                 "HHSocketApp",
+                "HHSocketFormats",
                 "HHSocketMessage",
                 .target(name: "HHSocketProtobufC", condition: .when(platforms: [.linux, .macOS])),
                 "HHSocketRPC",
                 "HHSocketServer",
+                "HHSocketServerTransfers",
                 "HHSocketTesting",
+                "HHSocketTransfers",
                 "GeneratedSamples",
                 "SwiftProtobufSamples",
                 "TestSupport",
@@ -533,6 +649,7 @@ let package = Package(
             dependencies: [
                 "HHSocket",
                 "HHSocketCLI",
+                "HHSocketFormats",
                 "HHSocketRPC",
                 "HHSocketServer",
                 "HHSocketSTOMP",
@@ -566,6 +683,7 @@ let package = Package(
                 "demo-example",
                 "HHSocket",
                 "HHSocketCLI",
+                "HHSocketFormats",
                 "HHSocketMessage",
                 "HHSocketServer",
                 "HHSocketTesting",
@@ -623,7 +741,7 @@ let memberImportVisibility = SwiftSetting.enableUpcomingFeature("MemberImportVis
 // of SwiftNIO's modules it loads first, so the import that this feature requires differs from build to build.
 let usersOfTheCLibrary: Set = [
     "HHSocket", "HHSocketCLI", "HHSocketLink", "HHSocketOutbox", "HHSocketProtobufC", "HHSocketRPC", "HHSocketServer",
-    "HHSocketTesting", "TestSupport", "chat-example",
+    "HHSocketServerTransfers", "HHSocketTesting", "HHSocketTransfers", "TestSupport", "chat-example",
 ]
 // swift-protobuf's generator wrote the reference messages.
 for target in package.targets where target.name != "ReferenceMessages" {

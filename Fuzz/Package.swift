@@ -5,7 +5,7 @@ import PackageDescription
 
 // A separate package, because it needs flags that a dependency may not have. Built and run by `make fuzz`.
 //
-// It compiles the sources of HHSocketLink, HHSocket, HHSocketMessage, HHSocketProtobufC and HHSocketSTOMP once more,
+// It compiles the sources of HHSocketLink, HHSocketFormats, HHSocket, HHSocketMessage, HHSocketProtobufC and HHSocketSTOMP once more,
 // through symbolic links, as modules with counters at every edge, for the address sanitizer and with optimisation. The
 // libraries below them are built as usual: this package shares their build folder.
 let instrumented = ["-sanitize=address", "-sanitize-coverage=edge,inline-8bit-counters,pc-table"]
@@ -54,6 +54,11 @@ let package = Package(
             ],
             // Assertions stay enabled.
             swiftSettings: [.unsafeFlags(["-O", "-assert-config", "Debug"] + messageModule + instrumented)]
+        ),
+        .target(
+            name: "InstrumentedHHSocketFormats",
+            dependencies: ["HHSocketFoundation", "InstrumentedHHSocketLink"],
+            swiftSettings: [.unsafeFlags(["-O", "-assert-config", "Debug"] + linkModules + instrumented)]
         ),
         .target(
             name: "InstrumentedHHSocket",
@@ -121,6 +126,7 @@ let package = Package(
             name: "Fuzz",
             dependencies: [
                 "FuzzedMessages",
+                "InstrumentedHHSocketFormats",
                 "InstrumentedHHSocketLink",
                 "InstrumentedHHSocketMessage",
                 "InstrumentedHHSocketProtobufC",

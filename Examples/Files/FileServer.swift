@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocketServer
+import HHSocketServerTransfers
 
 /// Keeps files in a folder. Any client may put and get, but none may replace an existing file.
 struct FileServer {

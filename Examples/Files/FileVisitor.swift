@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocketRPC
+import HHSocketTransfers
 
 /// Puts and gets files, and prints the progress.
 struct FileVisitor {

@@ -8,7 +8,10 @@ let package = Package(
     targets: [
         .executableTarget(
             name: "notices",
-            dependencies: [.product(name: "HHSocketServer", package: "hhsocket")]
+            dependencies: [
+                .product(name: "HHSocketOperations", package: "hhsocket"),
+                .product(name: "HHSocketServer", package: "hhsocket"),
+            ]
         )
     ]
 )

@@ -417,7 +417,7 @@ public final class SocketServer: Service {
     }
 
     /// Returns once each event loop has had a turn: late, or never, where a handler blocks one. At once unless it runs.
-    func awaitTurns() async {
+    package func awaitTurns() async {
         // Submitted under the lock: once it has stopped, the event loops may be gone.
         let futures = self.state.withLockedValue { state -> [EventLoopFuture<Void>] in
             switch state {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocketFormats
 import HHSocketMessage
 import HHSocketTesting
 import NIOConcurrencyHelpers

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import ArgumentParser
 import HHSocket
+import HHSocketOperations
 import HHSocketServer
 
 /// The address at which a server's metrics and health are available.

@@ -2,6 +2,7 @@
 import ArgumentParser
 import Foundation
 import HHSocket
+import HHSocketOperations
 import HHSocketServer
 import HHSocketSystem
 import Logging

@@ -2,6 +2,7 @@
 import ArgumentParser
 import HHSocket
 import HHSocketServer
+import HHSocketServerTransfers
 
 /// The store of a server, and its limits. Options that are not given have the defaults of `TransferLimits`.
 struct StoreOptions: ParsableArguments {

@@ -2,6 +2,7 @@
 import ArgumentParser
 import Foundation
 import HHSocket
+import HHSocketFormats
 import NIOCore
 
 /// `--format`: a preset's name, or a JSON file that describes a layout (`Docs/WireFormat.md`).

@@ -2,6 +2,7 @@
 import Foundation
 import HHSocket
 import HHSocketSystem
+import HHSocketTransfers
 import NIOCore
 
 /// Standard output without an additional buffer.

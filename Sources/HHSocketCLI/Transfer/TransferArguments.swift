@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import ArgumentParser
 import HHSocket
+import HHSocketTransfers
 
 /// The id of a file in a store.
 struct TransferIDArgument: ExpressibleByArgument, Sendable {

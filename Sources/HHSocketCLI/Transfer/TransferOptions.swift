@@ -2,6 +2,7 @@
 import ArgumentParser
 import HHSocket
 import HHSocketRPC
+import HHSocketTransfers
 
 /// The options that `put` and `get` share.
 struct TransferOptions: ParsableArguments {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+package import HHSocket
 
 /// Work of several calls that follows a client's connection, such as a transfer.
-protocol ConnectionFollower: AnyObject {
+package protocol ConnectionFollower: AnyObject {
     /// Handles an event of the connection.
     func happened(_ event: SocketEvent)
     /// Handles the release of the client. Work that is submitted from now on does not run.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocketLink
-import NIOCore
+package import NIOCore
 
 /// The network that counts as one client for limits by address: an IPv4 address, or an IPv6 network of 64 bits, which
 /// is the least that a single customer has.
 ///
 /// Each address of 127.0.0.0/8 counts separately. An IPv4 address in an IPv6 one counts as that IPv4 address: as an
 /// IPv6 socket reports it (`::ffff:a.b.c.d`), and as a NAT64 gateway translates it (`64:ff9b::a.b.c.d`).
-struct ClientAddress: Hashable, Sendable {
+package struct ClientAddress: Hashable, Sendable {
     /// The bits of the network; an IPv4 address is in the low 32.
     private let bits: UInt64
     /// The length of an IPv6 network's prefix in bits; 0 for an IPv4 address.
@@ -19,7 +19,7 @@ struct ClientAddress: Hashable, Sendable {
     }
 
     /// Fails for a peer without an IP address, such as that of a Unix domain socket.
-    init?(_ address: SocketAddress?) {
+    package init?(_ address: SocketAddress?) {
         switch address {
         case .v4(let address):
             self.init(bits: Self.number(address.bytes[...]), prefix: 0)
@@ -52,7 +52,7 @@ struct ClientAddress: Hashable, Sendable {
     }
 
     /// The network as text, the same in each process.
-    var text: String { "\(String(self.bits, radix: 16))/\(self.prefix)" }
+    package var text: String { "\(String(self.bits, radix: 16))/\(self.prefix)" }
 
     /// The largest of these networks, or the address itself.
     var largest: ClientAddress { self.prefix == 64 ? self.network(ofBits: 48) : self }

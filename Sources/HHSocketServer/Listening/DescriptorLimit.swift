@@ -2,7 +2,7 @@
 import HHSocketSystem
 
 /// The process' limit of file descriptors.
-enum DescriptorLimit {
+package enum DescriptorLimit {
     /// The limit is not raised beyond this number, unless a server's limits require it: some programs close all
     /// descriptors that they may have, one by one, when they start.
     static let largest = 1 << 20
@@ -28,7 +28,7 @@ enum DescriptorLimit {
     static func beyond(of spare: Int) -> Int { max(1, spare / 8) }
 
     /// The number of files that stores may keep open between two steps of their clients.
-    static func files(of limit: Int) -> Int { min(1_024, max(16, 2 * self.part(of: limit))) }
+    package static func files(of limit: Int) -> Int { min(1_024, max(16, 2 * self.part(of: limit))) }
 
     /// Raises the soft limit to the hard one, if the system allows it.
     ///
@@ -50,7 +50,7 @@ enum DescriptorLimit {
     }
 
     /// The soft limit now; nil if the system does not say.
-    static var current: Int? {
+    package static var current: Int? {
         var limits = rlimit()
         guard getrlimit(self.resource, &limits) == 0 else { return nil }
         return Int(clamping: limits.rlim_cur)

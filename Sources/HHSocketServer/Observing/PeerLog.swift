@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocketLink
-import Logging
+package import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 
 /// The log of events that peers cause: at most ten lines a second for the whole server, written by a separate thread,
 /// so that a log that is not read blocks no event loop. The next line has the number of omitted ones.
-final class PeerLog: Sendable {
+package final class PeerLog: Sendable {
     /// The largest length of a value, which the peer may choose.
     static let longestValue = 500
 
@@ -22,7 +22,7 @@ final class PeerLog: Sendable {
     /// Stops accepting lines. Waiting ones are written.
     func end() { self.thread.shutdown() }
 
-    func write(
+    package func write(
         _ level: Logger.Level,
         _ message: Logger.Message,
         metadata: @autoclosure () -> Logger.Metadata,
@@ -50,7 +50,7 @@ final class PeerLog: Sendable {
     }
 
     /// The text on one line and in its own direction, limited in length.
-    static func printable(_ text: String) -> String {
+    package static func printable(_ text: String) -> String {
         var printable = ""
         for scalar in text.unicodeScalars.prefix(self.longestValue) {
             let isShown =

@@ -4,7 +4,7 @@ import NIOPosix
 
 /// Threads for work that may block: handlers, and lines for the log. They start with the first piece of work, and serve
 /// principals in turn, and the connections of each.
-final class BlockingThreads: Sendable {
+package final class BlockingThreads: Sendable {
     private enum Phase { case idle, running, over }
 
     /// A piece of work. `isActive`: whether the threads still run.
@@ -22,13 +22,13 @@ final class BlockingThreads: Sendable {
     private let count: Int
     private let state = NIOLockedValueBox(State())
 
-    init(count: Int) {
+    package init(count: Int) {
         self.count = max(1, count)
         self.pool = NIOThreadPool(numberOfThreads: self.count)
     }
 
     /// The number of pieces of work that wait for a thread.
-    var waitingCount: Int { self.state.withLockedValue { $0.queue.count } }
+    package var waitingCount: Int { self.state.withLockedValue { $0.queue.count } }
     /// Whether no work waits or is being done.
     var isIdle: Bool { self.state.withLockedValue { $0.workers == 0 } }
 
@@ -59,7 +59,7 @@ final class BlockingThreads: Sendable {
     }
 
     /// Runs work later, in the order of submission for `owner`. If the threads have ended it is run by the caller.
-    func submit(for owner: UInt64 = 0, _ body: @escaping @Sendable () -> Void) {
+    package func submit(for owner: UInt64 = 0, _ body: @escaping @Sendable () -> Void) {
         self.begin({ _ in body() }, of: .init(principal: owner))
     }
 
@@ -108,7 +108,7 @@ final class BlockingThreads: Sendable {
     }
 
     /// Ends the threads after their current work. That is not awaited: it may never end.
-    func shutdown() {
+    package func shutdown() {
         let isRunning = self.state.withLockedValue { state in
             defer { state.phase = .over }
             return state.phase == .running

@@ -29,7 +29,7 @@ public final class ServerSession: Sendable {
     // Not the server's parts, which retain the router: handlers may keep sessions.
     private let endpoint: SharedEndpoint
     private let baseLogger: Logger
-    let peerLog: PeerLog
+    package let peerLog: PeerLog
     let port: PeerPort
     /// The time by which the client is judged.
     var now: NIODeadline { self.port.account.now() }
@@ -84,7 +84,10 @@ public final class ServerSession: Sendable {
 
     /// Identifies the client on threads that clients share: its identity, or its address if it has none. Clients
     /// without either count as one.
-    var principalID: UInt64 { self.port.account.principalID }
+    package var principalID: UInt64 { self.port.account.principalID }
+
+    /// The account that is charged for resources held for the client.
+    package var account: any LinkAccount { self.port.account }
 
     /// The requests in flight of the client's identity; nil if they are not counted.
     var identityLoad: IdentityLoad? { self.port.identityLoad }

@@ -45,16 +45,16 @@ public struct ServerStream: Sendable {
 
     /// Sends an item as ``send(_:)`` does, but without compression even if hello has agreed on it: for large amounts of
     /// content that is mostly compressed already.
-    nonisolated(nonsending) func sendUncompressed(_ body: ByteBuffer) async throws {
+    package nonisolated(nonsending) func sendUncompressed(_ body: ByteBuffer) async throws {
         try await self.exchange.send(body, type: self.request.type, mayCompress: false)
     }
 
-    /// Prepares the connection for a file: TLS reads and writes are longer, and the client may send up to
-    /// ``/HHSocket/TransferPart/window`` before the handler has taken it. The connection's window still applies.
-    func carryContent() { self.exchange.carryContent(window: TransferPart.window) }
+    /// Prepares the connection for a file: TLS reads and writes are longer, and the client may send up to `window`,
+    /// in the cost of frames, before the handler has taken it. The connection's window still applies.
+    package func carryContent(window: UInt64) { self.exchange.carryContent(window: window) }
 
     /// The charge for memory that the handler holds for the client, such as items that it will send, in bytes.
-    func hold(_ bytes: Int) -> Hold { self.exchange.hold(bytes) }
+    package func hold(_ bytes: Int) -> Hold { self.exchange.hold(bytes) }
 
     /// The items of a client, in order.
     ///
@@ -74,7 +74,7 @@ public struct ServerStream: Sendable {
             fileprivate let reader: Inbox<StreamItem>.Reader
 
             /// Whether an item can be taken without waiting.
-            var hasItem: Bool { self.reader.hasElement || self.exchange.hasItem }
+            package var hasItem: Bool { self.reader.hasElement || self.exchange.hasItem }
 
             /// Waits for and returns the next item; nil once the client has ended them.
             public mutating func next() async throws(StatusError) -> ByteBuffer? {

@@ -3,6 +3,7 @@ import Foundation
 import HHSocket
 import HHSocketRPC
 import HHSocketServer
+import HHSocketServerTransfers
 import TestSupport
 import Testing
 

@@ -3,6 +3,8 @@ import Foundation
 import HHSocket
 import HHSocketRPC
 import HHSocketServer
+import HHSocketServerTransfers
+import HHSocketTransfers
 import TestSupport
 import Testing
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocketRPC
 import HHSocketServer
+import HHSocketServerTransfers
+import HHSocketTransfers
 import TestSupport
 import Testing
 

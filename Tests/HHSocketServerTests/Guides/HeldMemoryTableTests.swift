@@ -43,7 +43,8 @@ import Testing
     }
 
     private static func sources() throws -> [(path: String, text: String)] {
-        try ["Sources/HHSocketServer", "Sources/HHSocketLink", "Sources/HHSocket"].flatMap(self.sources(under:))
+        try ["HHSocketServer", "HHSocketServerTransfers", "HHSocketLink", "HHSocket"]
+            .flatMap { try self.sources(under: "Sources/\($0)") }
     }
 
     @Test func everyRowNamesAFileThatHasItsOwnerAndItsCharge() throws {

@@ -58,10 +58,13 @@ import Testing
     }
 
     @Test func everyMessageOfTheLogHasARow() throws {
-        let folder = packageFolder.appendingPathComponent("Sources/HHSocketServer")
-        let files = try #require(FileManager.default.enumerator(at: folder, includingPropertiesForKeys: nil))
+        let files = try ["HHSocketServer", "HHSocketServerTransfers"].flatMap { module in
+            let folder = packageFolder.appendingPathComponent("Sources/\(module)")
+            return try #require(FileManager.default.enumerator(at: folder, includingPropertiesForKeys: nil))
+                .compactMap { $0 as? URL }
+        }
         var messages: Set<String> = []
-        for case let file as URL in files where file.pathExtension == "swift" {
+        for file in files where file.pathExtension == "swift" {
             let source = try String(contentsOf: file, encoding: .utf8)
             let calls = source.matches(
                 of:

@@ -7,6 +7,7 @@ import TestSupport
 import Testing
 
 @testable import HHSocketServer
+@testable import HHSocketServerTransfers
 
 /// What each resource is charged for is what it takes.
 ///

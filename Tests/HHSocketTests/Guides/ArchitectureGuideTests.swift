@@ -39,7 +39,11 @@ import Testing
     /// The members that sources declare, by the types that their files declare or extend.
     private static func declaredMembers() throws -> [String: Set<String>] {
         var members: [String: Set<String>] = [:]
-        for library in ["HHSocketLink", "HHSocket", "HHSocketRPC", "HHSocketSTOMP", "HHSocketServer"] {
+        let libraries = [
+            "HHSocketLink", "HHSocket", "HHSocketRPC", "HHSocketTransfers", "HHSocketSTOMP", "HHSocketServer",
+            "HHSocketServerTransfers", "HHSocketOperations", "HHSocketFormats",
+        ]
+        for library in libraries {
             let start = packageFolder.appendingPathComponent("Sources/\(library)")
             let files = try #require(FileManager.default.enumerator(at: start, includingPropertiesForKeys: nil))
             for file in files.compactMap({ $0 as? URL })

@@ -83,20 +83,23 @@ import Testing
 
     /// What makes a client's connection is not linked into servers.
     @Test func serversDoNotDependOnTheClientsConnection() throws {
-        let client = try self.dependencies(below: "HHSocketRPC")
-        #expect(client.isSuperset(of: ["HHSocket", "HHSocketLink", "CZlib", "NIOTLS"]))
-        let clients: Set = ["HHSocket", "HHSocketRPC", "HHSocketSTOMP", "HHSocketApp"]
-        for target in ["HHSocketLink", "HHSocketServer"] {
+        let clients: Set = ["HHSocket", "HHSocketRPC", "HHSocketTransfers", "HHSocketSTOMP", "HHSocketApp"]
+        for target in ["HHSocketLink", "HHSocketServer", "HHSocketServerTransfers", "HHSocketOperations"] {
             let below = try self.dependencies(below: target)
             #expect(below.isSuperset(of: ["HHSocketMessage", "NIOSSL"]), "\(target)")
             #expect(below.isDisjoint(with: clients), "\(target)")
         }
     }
 
-    /// The endpoint for monitoring is the only user of another parser of HTTP than ours.
-    @Test func onlyTheServerDependsOnNIOHTTP1() throws {
-        let users = try self.dependencies().filter { $0.value.contains("NIOHTTP1") }.map(\.key)
-        #expect(users == ["HHSocketServer"])
+    /// Transfers, monitoring and formats read from JSON are linked only into programs that import them.
+    @Test func whatAnAppOrAServerLinks() throws {
+        let all = Set(try self.dependencies().keys)
+        let ground: Set = ["CHHSocket", "HHSocketFoundation", "HHSocketSystem", "HHSocketMessage", "HHSocketLink"]
+        let app = try self.dependencies(below: "HHSocketRPC").intersection(all)
+        #expect(app == ground.union(["HHSocket"]))
+        let server = try self.dependencies(below: "HHSocketServer").intersection(all)
+        #expect(server == ground)
+        #expect(try self.dependencies().values.allSatisfy { !$0.contains("NIOHTTP1") })
     }
 
     private func folders(in folder: String) throws -> [String] {

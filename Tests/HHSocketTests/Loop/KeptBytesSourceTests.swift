@@ -129,7 +129,10 @@ import Testing
         "STOMPUnit.frame": .unit,
     ]
 
-    private static let modules = ["HHSocketLink", "HHSocket", "HHSocketRPC", "HHSocketServer", "HHSocketSTOMP"]
+    private static let modules = [
+        "HHSocketLink", "HHSocket", "HHSocketTransferValues", "HHSocketRPC", "HHSocketTransfers", "HHSocketServer",
+        "HHSocketServerTransfers", "HHSocketOperations", "HHSocketSTOMP",
+    ]
 
     /// The types that have bytes.
     private static let types: Set<Substring> = [

@@ -1,3 +1,4 @@
+import HHSocketOperations
 import HHSocketServer
 
 /// The notices, of which the last hundred are kept.

@@ -1,4 +1,5 @@
 import Foundation
+import HHSocketOperations
 import HHSocketServer
 
 /// The settings, which are environment variables, as systemd and containers give them.

@@ -1,4 +1,5 @@
 import Foundation
+import HHSocketOperations
 import HHSocketServer
 
 let settings = try Settings(ProcessInfo.processInfo.environment)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-import NIOCore
+package import NIOCore
 
 /// A reason why a head is not valid HTTP.
 package enum HTTPHeadFault: Error, Hashable, Sendable {
@@ -28,17 +28,17 @@ extension HTTPHeadFault: CustomStringConvertible {
 }
 
 /// The errors of heads.
-protocol HTTPHeadFailure: Error {
+package protocol HTTPHeadFailure: Error {
     static var notHTTP: Self { get }
     static var headTooLong: Self { get }
     static func malformedHead(_ fault: HTTPHeadFault) -> Self
 }
 
 /// A complete head, parsed.
-struct HTTPHead: Sendable {
+package struct HTTPHead: Sendable {
     /// The first line, without its end.
-    let startLine: ByteBufferView
-    let fields: HTTPFields
+    package let startLine: ByteBufferView
+    package let fields: HTTPFields
 
     /// Creates the head whose bytes these are, with the empty line at its end.
     init(_ bytes: ByteBuffer) throws(HTTPHeadFault) {

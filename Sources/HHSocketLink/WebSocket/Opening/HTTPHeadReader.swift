@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-import NIOCore
+package import NIOCore
 
 /// Finds where the heads of a byte stream end, however the stream was split, within a limit on all of them together.
-struct HTTPHeadReader<Failure: HTTPHeadFailure>: Sendable {
-    enum Kind: Hashable, Sendable {
+package struct HTTPHeadReader<Failure: HTTPHeadFailure>: Sendable {
+    package enum Kind: Hashable, Sendable {
         case request
         case response
     }
@@ -18,12 +18,12 @@ struct HTTPHeadReader<Failure: HTTPHeadFailure>: Sendable {
     /// The offset at which the line begins that is being searched for its end.
     private var lineStart = 0
 
-    init(_ kind: Kind) {
+    package init(_ kind: Kind) {
         self.kind = kind
     }
 
     /// Adds bytes. They are copied only if unread ones precede them.
-    mutating func append(_ bytes: ByteBuffer) {
+    package mutating func append(_ bytes: ByteBuffer) {
         if self.unread.readableBytes == 0 {
             self.unread = bytes
         } else {
@@ -42,7 +42,7 @@ struct HTTPHeadReader<Failure: HTTPHeadFailure>: Sendable {
     }
 
     /// Returns the next head; nil if it is incomplete.
-    mutating func next() throws(Failure) -> HTTPHead? {
+    package mutating func next() throws(Failure) -> HTTPHead? {
         guard let bytes = try self.nextBytes() else { return nil }
         do throws(HTTPHeadFault) {
             return try HTTPHead(bytes)

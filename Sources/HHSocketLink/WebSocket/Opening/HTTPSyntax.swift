@@ -2,7 +2,7 @@
 import HHSocketMessage
 
 /// The characters and comparisons of HTTP (RFC 9110, section 5.6).
-enum HTTPSyntax {
+package enum HTTPSyntax {
     static let carriageReturn = UInt8(ascii: "\r")
     static let lineFeed = UInt8(ascii: "\n")
     /// The largest total length of the heads of a stream, in bytes, with the empty lines at their ends.
@@ -14,7 +14,7 @@ enum HTTPSyntax {
     }
 
     /// Whether `bytes` are a token, which has at least one character.
-    static func isToken(_ bytes: some Collection<UInt8>) -> Bool {
+    package static func isToken(_ bytes: some Collection<UInt8>) -> Bool {
         !bytes.isEmpty && bytes.allSatisfy(self.isTokenByte)
     }
 
@@ -72,5 +72,28 @@ enum HTTPSyntax {
     /// Makes text of a peer fit for messages and logs: short, printable, and on one line.
     static func shown(_ bytes: some Sequence<UInt8>) -> String {
         String(decoding: bytes.prefix(80).map { $0 >= 0x20 && $0 < 0x7F ? $0 : UInt8(ascii: "?") }, as: UTF8.self)
+    }
+
+    /// The words after a status in the first line of an answer.
+    package static func reason(_ status: Int) -> String {
+        switch status {
+        case 200: "OK"
+        case 301: "Moved Permanently"
+        case 302: "Found"
+        case 303: "See Other"
+        case 307: "Temporary Redirect"
+        case 308: "Permanent Redirect"
+        case 400: "Bad Request"
+        case 401: "Unauthorized"
+        case 403: "Forbidden"
+        case 404: "Not Found"
+        case 405: "Method Not Allowed"
+        case 426: "Upgrade Required"
+        case 429: "Too Many Requests"
+        case 431: "Request Header Fields Too Large"
+        case 500: "Internal Server Error"
+        case 503: "Service Unavailable"
+        default: status < 400 ? "Redirect" : status < 500 ? "Refused" : "Server Error"
+        }
     }
 }

@@ -69,7 +69,7 @@ extension OpeningRejection: CustomStringConvertible {
     package func encode() -> ByteBuffer {
         let text = self.description + "\n"
         var buffer = ByteBuffer()
-        buffer.writeString("HTTP/1.1 \(self.status) \(Self.reason(self.status))\r\n")
+        buffer.writeString("HTTP/1.1 \(self.status) \(HTTPSyntax.reason(self.status))\r\n")
         if self.status == 426 {
             // An Upgrade has to be listed in Connection (RFC 9110, section 7.8).
             buffer.writeField("Upgrade", "websocket")
@@ -88,25 +88,5 @@ extension OpeningRejection: CustomStringConvertible {
         buffer.writeStaticString("\r\n")
         buffer.writeString(text)
         return buffer
-    }
-
-    private static func reason(_ status: Int) -> String {
-        switch status {
-        case 301: "Moved Permanently"
-        case 302: "Found"
-        case 303: "See Other"
-        case 307: "Temporary Redirect"
-        case 308: "Permanent Redirect"
-        case 400: "Bad Request"
-        case 401: "Unauthorized"
-        case 403: "Forbidden"
-        case 404: "Not Found"
-        case 426: "Upgrade Required"
-        case 429: "Too Many Requests"
-        case 431: "Request Header Fields Too Large"
-        case 500: "Internal Server Error"
-        case 503: "Service Unavailable"
-        default: status < 400 ? "Redirect" : status < 500 ? "Refused" : "Server Error"
-        }
     }
 }

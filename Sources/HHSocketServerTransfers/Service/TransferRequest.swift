@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+public import HHSocketServer
+public import HHSocketTransferValues
+
+/// An attempt of a client to use a store, as the application decides on it.
+public struct TransferRequest: Hashable, Sendable {
+    /// The methods of the service.
+    public struct Method: Hashable, Sendable, CustomStringConvertible {
+        private enum Name: String { case put, get, find, discard }
+
+        private let name: Name
+
+        private init(_ name: Name) { self.name = name }
+
+        /// Sends a file, or continues one.
+        public static let put = Self(.put)
+        /// Fetches a file.
+        public static let get = Self(.get)
+        /// Asks for the size, hash and time of a file.
+        public static let find = Self(.find)
+        /// Removes an unfinished file that this client has begun to send.
+        public static let discard = Self(.discard)
+
+        public var description: String { self.name.rawValue }
+    }
+
+    public var method: Method
+    public var id: TransferID
+    /// The length of the file to be sent, in bytes; nil with other methods than ``Method/put``.
+    public var size: UInt64?
+    /// The SHA-256 of the file to be sent; nil with other methods than ``Method/put``, and for a large file as long as
+    /// the client is still computing it.
+    public var sha256: TransferDigest?
+
+    public init(method: Method, id: TransferID, size: UInt64? = nil, sha256: TransferDigest? = nil) {
+        self.method = method
+        self.id = id
+        self.size = size
+        self.sha256 = sha256
+    }
+}

@@ -15,19 +15,21 @@ extension WireFormat {
     /// A number is 4,294,967,295 (32 bits) at most, even if its field could hold more: a frame with a larger one is
     /// refused.
     public struct Number: Sendable, Hashable {
-        enum Radix: String, Sendable, Hashable, Codable, CaseIterable {
+        package enum Radix: String, Sendable, Hashable, Codable, CaseIterable {
             case decimal, hexadecimal
 
             var value: UInt64 { self == .decimal ? 10 : 16 }
         }
 
-        enum Kind: Sendable, Hashable {
+        package enum Kind: Sendable, Hashable {
             case integer(bytes: Int, ByteOrder)
             /// Nil: as many digits as the number has.
             case digits(Radix, count: Int?)
         }
 
-        let kind: Kind
+        package let kind: Kind
+
+        package init(kind: Kind) { self.kind = kind }
 
         /// An unsigned integer of 1, 2, 3, 4 or 8 bytes.
         ///
@@ -91,7 +93,7 @@ extension WireFormat {
 
     /// One field of a header.
     public struct Field: Sendable, Hashable {
-        enum Kind: Sendable, Hashable {
+        package enum Kind: Sendable, Hashable {
             case word(Word, Number)
             case headerLength(upTo: Int, Number)
             case flags(UInt32, Number)
@@ -99,11 +101,13 @@ extension WireFormat {
             case custom(String, Int)
         }
 
-        enum Word: String, Sendable, Hashable {
+        package enum Word: String, Sendable, Hashable {
             case type, serial, status, length
         }
 
-        let kind: Kind
+        package let kind: Kind
+
+        package init(kind: Kind) { self.kind = kind }
 
         /// The kind of the frame. A response may lack it: then it has the type of its call.
         ///

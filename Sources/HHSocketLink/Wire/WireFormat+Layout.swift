@@ -96,13 +96,13 @@ extension WireFormat {
     /// The mark by which a client recognises pushes: their serial, their type, or a flag. A push has a type of the
     /// application.
     public struct Push: Sendable, Hashable {
-        enum Mark: Sendable, Hashable {
+        package enum Mark: Sendable, Hashable {
             case serials(ClosedRange<UInt32>)
             case types(ClosedRange<UInt32>)
             case flag(UInt32, mask: UInt32)
         }
 
-        let mark: Mark
+        package let mark: Mark
         /// The serial of our server's pushes.
         public let serial: UInt32
 

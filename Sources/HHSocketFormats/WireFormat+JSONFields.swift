@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-public import HHSocketLink
+import HHSocketLink
 
 // Fields as JSON has them.
 

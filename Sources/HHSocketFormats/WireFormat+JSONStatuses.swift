@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-public import HHSocketLink
+import HHSocketLink
 
 /// Statuses as JSON has them: an object whose keys are numbers on the wire, and whose values are numbers or names, as
 /// in `{"1": "noPermission", "0x2A": 404}`.

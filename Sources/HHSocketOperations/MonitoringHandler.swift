@@ -52,7 +52,7 @@ final class MonitoringHandler: ChannelInboundHandler {
             guard let head = try self.reader.next() else { return }
             let request = try MonitoringRequest(head)
             self.isAnswered = true
-            self.respond(to: request)
+            self.task = Self.respond(to: request, self.answers, on: self.channel)
         } catch {
             self.isAnswered = true
             let answer = MonitoringAnswers.Answer(status: error.status, body: "this is no request of HTTP/1.1\n")
@@ -60,9 +60,14 @@ final class MonitoringHandler: ChannelInboundHandler {
         }
     }
 
-    private func respond(to request: MonitoringRequest) {
-        self.task = Task { [answers, channel] in
-            Self.send(await answers.answer(to: request), to: request, on: channel)
+    private static func respond(
+        to request: MonitoringRequest,
+        _ answers: MonitoringAnswers,
+        on channel: any Channel
+    ) -> Task<Void, Never> {
+        Task {
+            let answer = await answers.answer(to: request)
+            Self.send(answer, to: request, on: channel)
         }
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-public import HHSocketServer
+import HHSocketServer
 public import HHSocketTransferValues
 public import NIOCore
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocketSystem
-
 /// Writes all bytes to an open descriptor, such as standard output. If the descriptor is nonblocking, waits until it is
 /// writable.
 ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package import HHSocketFoundation
-import HHSocketLink
+package import HHSocketLink
 
 /// The SHA-256 of a file's content.
 public struct TransferDigest: Hashable, Sendable, CustomStringConvertible {

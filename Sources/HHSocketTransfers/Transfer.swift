@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-public import HHSocketRPC
+import HHSocketRPC
 public import HHSocketTransferValues
 
 /// A file that is being put into a store, or fetched from one: a handle, similar to `URLSessionTask`.

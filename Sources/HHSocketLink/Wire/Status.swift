@@ -62,7 +62,7 @@ public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConverti
     }
 
     /// The statuses that have names, by these.
-    static let named: [String: Status] = {
+    package static let named: [String: Status] = {
         let all: [Status] = [
             .serverLostConnection, .illegalLength, .lostPacket, .illegalFormat, .notModified, .undefinedType,
             .protobufFailed, .database, .unknown, .noPermission, .deadlineExceeded, .cancelledByServer,

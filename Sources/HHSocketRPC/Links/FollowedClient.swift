@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-package import HHSocket
+import HHSocket
+package import HHSocketLink
 package import NIOCore
 
 /// A client, for work of several calls that follows its connection, such as a transfer. It does not retain the client,

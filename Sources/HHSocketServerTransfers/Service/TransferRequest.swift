@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-public import HHSocketServer
+import HHSocketServer
 public import HHSocketTransferValues
 
 /// An attempt of a client to use a store, as the application decides on it.

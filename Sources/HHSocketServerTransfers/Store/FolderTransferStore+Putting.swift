@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-public import HHSocketServer
+import HHSocketServer
 import HHSocketSystem
 public import HHSocketTransferValues
 import NIOConcurrencyHelpers

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+import HHSocketServer
+
 /// The threads of a store, as the place where the task of a put receives content: it is written and hashed by the
 /// thread that has taken it, where each piece would otherwise change threads there and back.
 @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-package import HHSocketRPC
+import HHSocketRPC
 import HHSocketSystem
 package import HHSocketTransferValues
 import NIOCore

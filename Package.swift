@@ -410,6 +410,7 @@ let package = Package(
             name: "TestSupport",
             dependencies: [
                 "HHSocket",
+                "HHSocketMessage",
                 "HHSocketRPC",
                 "HHSocketServer",
                 "HHSocketSystem",
@@ -588,11 +589,13 @@ let package = Package(
             dependencies: [
                 "HHSocket",
                 "HHSocketMessage",
+                "HHSocketRPC",
                 "HHSocketServer",
                 "HHSocketServerTransfers",
                 "HHSocketSystem",
                 "HHSocketTesting",
                 "HHSocketTransferValues",
+                "HHSocketTransfers",
                 "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),

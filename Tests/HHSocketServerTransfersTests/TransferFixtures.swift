@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-package import HHSocket
-import HHSocketServer
+import HHSocket
 import HHSocketTesting
 import HHSocketTransferValues
 import NIOConcurrencyHelpers
@@ -8,6 +7,7 @@ import NIOCore
 import TestSupport
 import Testing
 
+@testable import HHSocketServer
 @testable import HHSocketServerTransfers
 
 extension TransferFile {

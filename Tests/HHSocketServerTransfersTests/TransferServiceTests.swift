@@ -3,13 +3,13 @@ import Foundation
 import HHSocket
 import HHSocketMessage
 import HHSocketRPC
-import HHSocketServer
 import HHSocketTesting
 import HHSocketTransferValues
 import NIOCore
 import TestSupport
 import Testing
 
+@testable import HHSocketServer
 @testable import HHSocketServerTransfers
 
 /// A service of transfers over real sockets, and a client that sends arbitrary messages.

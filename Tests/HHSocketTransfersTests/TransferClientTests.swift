@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
 import HHSocket
-import HHSocketRPC
 import HHSocketTesting
 import HHSocketTransferValues
 import NIOConcurrencyHelpers
@@ -9,6 +8,7 @@ import NIOCore
 import TestSupport
 import Testing
 
+@testable import HHSocketRPC
 @testable import HHSocketTransfers
 
 /// Transfers over sockets, with a faulty store.

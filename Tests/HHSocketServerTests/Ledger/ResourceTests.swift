@@ -153,12 +153,13 @@ import Testing
         let folder = try TemporaryFolder()
         let files = OpenFiles { 2 * Self.count }
         let store = try FolderTransferStore(path: folder.file("store"), PosixFileSystem(), openFiles: files)
-        try await store.put("a", content(100))
+        _ = try folder.write("content", to: "store/a")
+        let id = try #require(TransferID("a"))
         try #require(ledger.descriptors.load(ordering: .relaxed) == 0)
         let before = Self.descriptorCount
         var readers: [any TransferReader] = []
         for _ in 0..<Self.count {
-            readers.append(try await StoreOwner.$account.withValue(account) { try await store.open("a") })
+            readers.append(try await StoreOwner.$account.withValue(account) { try await store.open(id) })
         }
         #expect(ledger.descriptors.load(ordering: .relaxed) == Self.count)
         // The process may open or close some of its own meanwhile.

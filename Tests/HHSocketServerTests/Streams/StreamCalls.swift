@@ -157,3 +157,11 @@ func withStreams(
         try await body(client, server)
     }
 }
+
+extension StreamClient {
+    /// Expects the answer to a call as the next frame: everything sent before has been handled.
+    func expectService(_ serial: UInt32 = 99, sourceLocation: SourceLocation = #_sourceLocation) async throws {
+        await self.send(StreamCall.plain, serial, ByteBuffer(string: "served"))
+        try await self.expectEnd(serial, .ok, "served", sourceLocation: sourceLocation)
+    }
+}

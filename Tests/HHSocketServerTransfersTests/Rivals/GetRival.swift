@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 import HHSocketMessage
+import HHSocketRPC
 import HHSocketServer
 import HHSocketTransferValues
 import NIOCore
 import TestSupport
 
-@testable import HHSocketRPC
 @testable import HHSocketServerTransfers
+@testable import HHSocketTransfers
 
 /// A client that gets the file, with the local one, which outlives its process.
 final class GetRival {

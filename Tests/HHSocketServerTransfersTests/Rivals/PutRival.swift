@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
 import HHSocketMessage
+import HHSocketRPC
 import HHSocketServer
 import HHSocketTransferValues
 import NIOCore
 import TestSupport
 
-@testable import HHSocketRPC
 @testable import HHSocketServerTransfers
+@testable import HHSocketTransfers
 
 /// A process of a client that puts a content: its machine, and the work that it has begun.
 final class PutRival {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
+import HHSocketRPC
 import HHSocketServer
 import HHSocketTransferValues
 import NIOCore
 import TestSupport
 
-@testable import HHSocketRPC
 @testable import HHSocketServerTransfers
+@testable import HHSocketTransfers
 
 /// Random rival puts of one id with a concurrent get, in virtual time: the machines of clients with the sessions and
 /// the store of a server, over connections that are cut, while processes of both sides die.

@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 import Foundation
-import HHSocket
+package import HHSocket
 import HHSocketMessage
-import HHSocketTesting
-import NIOCore
-import TestSupport
-import Testing
-
-@testable import HHSocketServer
+package import HHSocketServer
+package import HHSocketTesting
+package import NIOCore
+package import Testing
 
 /// A client of streams on the level of frames: a test keeps the windows itself.
-struct StreamClient {
-    let client: HostileClient
-    let reply: WireHelloReply
+package struct StreamClient {
+    package let client: HostileClient
+    package let reply: WireHelloReply
 
     /// - Parameters:
     ///   - window: The amount that it is ready to receive on a stream; 0 for the default.
     ///   - connectionWindow: The amount that it is ready to receive on all streams together; 0 for the default.
-    init(
+    package init(
         _ server: SocketServer,
         features: [String] = ["metadata", "streams"],
         window: UInt32 = 0,
@@ -39,11 +37,11 @@ struct StreamClient {
 
     // MARK: What it sends
 
-    func send(_ type: UInt32, _ serial: UInt32, _ body: ByteBuffer = ByteBuffer()) async {
+    package func send(_ type: UInt32, _ serial: UInt32, _ body: ByteBuffer = ByteBuffer()) async {
         await self.client.perform(.request(type, serial: serial, body))
     }
 
-    func open(
+    package func open(
         _ type: UInt32,
         _ serial: UInt32 = 50,
         _ body: String = "",
@@ -58,31 +56,31 @@ struct StreamClient {
         await self.send(sealed.type, serial, sealed.payload)
     }
 
-    func item(_ serial: UInt32 = 50, _ body: String) async {
+    package func item(_ serial: UInt32 = 50, _ body: String) async {
         await self.send(FrameType.item, serial, ByteBuffer(string: body))
     }
 
-    func item(_ serial: UInt32 = 50, length: Int) async {
+    package func item(_ serial: UInt32 = 50, length: Int) async {
         await self.send(FrameType.item, serial, ByteBuffer(repeating: 120, count: length))
     }
 
     /// Sends a piece, which is not the last.
-    func piece(_ type: UInt32, _ serial: UInt32 = 50, length: Int) async {
+    package func piece(_ type: UInt32, _ serial: UInt32 = 50, length: Int) async {
         await self.send(type | FrameType.continuesFlag, serial, ByteBuffer(repeating: 120, count: length))
     }
 
-    func end(_ serial: UInt32 = 50) async { await self.send(FrameType.end, serial) }
+    package func end(_ serial: UInt32 = 50) async { await self.send(FrameType.end, serial) }
 
-    func credit(_ serial: UInt32 = 50, _ credit: UInt64) async {
+    package func credit(_ serial: UInt32 = 50, _ credit: UInt64) async {
         await self.send(FrameType.credit, serial, ByteBuffer(integer: credit))
     }
 
     // MARK: What it receives
 
-    func next() async throws -> Frame { try await self.client.response() }
+    package func next() async throws -> Frame { try await self.client.response() }
 
     /// Reads the next frame that is not credit.
-    func answer() async throws -> Frame {
+    package func answer() async throws -> Frame {
         while true {
             let frame = try await self.client.response()
             if frame.type != FrameType.credit { return frame }
@@ -90,7 +88,7 @@ struct StreamClient {
     }
 
     /// Reads the next frame with this serial that is not credit, and drops others.
-    func answer(to serial: UInt32) async throws -> Frame {
+    package func answer(to serial: UInt32) async throws -> Frame {
         while true {
             let frame = try await self.answer()
             if frame.serial == serial { return frame }
@@ -98,7 +96,7 @@ struct StreamClient {
     }
 
     /// Expects an item.
-    func expectItem(_ serial: UInt32 = 50, _ body: String, sourceLocation: SourceLocation = #_sourceLocation)
+    package func expectItem(_ serial: UInt32 = 50, _ body: String, sourceLocation: SourceLocation = #_sourceLocation)
         async throws
     {
         let frame = try await self.answer()
@@ -108,7 +106,7 @@ struct StreamClient {
     }
 
     /// Expects the end of a stream.
-    func expectEnd(
+    package func expectEnd(
         _ serial: UInt32 = 50,
         _ status: Status = .ok,
         _ body: String = "",
@@ -121,19 +119,13 @@ struct StreamClient {
     }
 
     /// Expects the end of a stream, with metadata.
-    func expectTrailers(_ serial: UInt32, sourceLocation: SourceLocation = #_sourceLocation) async throws {
+    package func expectTrailers(_ serial: UInt32, sourceLocation: SourceLocation = #_sourceLocation) async throws {
         let frame = try await self.answer()
         #expect((frame.serial, frame.status) == (serial, .ok), sourceLocation: sourceLocation)
     }
 
-    /// Expects the answer to a call as the next frame: everything sent before has been handled.
-    func expectService(_ serial: UInt32 = 99, sourceLocation: SourceLocation = #_sourceLocation) async throws {
-        await self.send(StreamCall.plain, serial, ByteBuffer(string: "served"))
-        try await self.expectEnd(serial, .ok, "served", sourceLocation: sourceLocation)
-    }
-
     /// Expects the server's go-away.
-    func expectGoAway(sourceLocation: SourceLocation = #_sourceLocation) async throws {
+    package func expectGoAway(sourceLocation: SourceLocation = #_sourceLocation) async throws {
         let frame = try await self.answer()
         #expect(frame.type == FrameType.goAway, sourceLocation: sourceLocation)
     }
@@ -141,7 +133,7 @@ struct StreamClient {
 
 extension SocketServer {
     /// Waits until nothing is held or in flight.
-    func becomesIdle(_ fileID: String = #fileID, line: Int = #line) async throws {
+    package func becomesIdle(_ fileID: String = #fileID, line: Int = #line) async throws {
         try await eventually("what is held is given back", within: .seconds(30), fileID: fileID, line: line) {
             self.requestsInFlight == 0 && self.bufferedBytes == 0
         }

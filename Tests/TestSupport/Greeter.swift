@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-import HHSocket
+package import HHSocket
 import HHSocketMessage
-import HHSocketTesting
-import NIOCore
+package import HHSocketServer
+package import HHSocketTesting
+package import NIOCore
 import Testing
 
-@testable import HHSocketServer
-
 /// A client on the level of frames.
-struct Greeter {
-    let client: HostileClient
+package struct Greeter {
+    package let client: HostileClient
 
-    init(_ server: SocketServer) async throws {
+    package init(_ server: SocketServer) async throws {
         self.client = try await HostileClient.connect(to: server.address)
     }
 
     /// - Returns: The reply's status and content.
-    func greet(_ hello: WireHello = .all) async throws -> (Status, WireHelloReply) {
+    package func greet(_ hello: WireHello = .all) async throws -> (Status, WireHelloReply) {
         await self.client.perform(
             .frame(Frame(type: FrameType.hello, serial: FrameSerial.hello, payload: try ByteBuffer(message: hello)))
         )
@@ -25,7 +24,7 @@ struct Greeter {
         return (frame.status, (try? frame.payload.message()) ?? WireHelloReply())
     }
 
-    func call(
+    package func call(
         _ type: UInt32,
         serial: UInt32 = 50,
         _ body: ByteBuffer = ByteBuffer(),
@@ -37,7 +36,7 @@ struct Greeter {
     }
 
     /// - Returns: The answer, and the metadata of its envelope.
-    func answer() async throws -> (frame: Frame, metadata: [String: String]) {
+    package func answer() async throws -> (frame: Frame, metadata: [String: String]) {
         var frame = try await self.client.response()
         let envelope = try Envelope.open(
             type: frame.type,
@@ -52,7 +51,7 @@ struct Greeter {
 }
 
 extension WireHello {
-    static var all: WireHello {
+    package static var all: WireHello {
         var hello = WireHello()
         hello.version = 1
         hello.features = ["metadata", "compression", "idempotency"]
@@ -61,7 +60,7 @@ extension WireHello {
 }
 
 extension WireMetadata {
-    init(_ values: [String: String] = [:], deadline: UInt64? = nil, key: String = "") {
+    package init(_ values: [String: String] = [:], deadline: UInt64? = nil, key: String = "") {
         self.init()
         self.values = values
         if let deadline { self.deadline = deadline }

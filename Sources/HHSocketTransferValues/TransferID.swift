@@ -7,7 +7,7 @@ import HHSocketMessage
 /// Ids are compared byte by byte. A store that keeps files in a folder can use an id directly as a file's name.
 public struct TransferID: Hashable, Sendable, CustomStringConvertible {
     /// The greatest length, in bytes.
-    public static let maximumLength = 128
+    package static let maximumLength = 128
 
     /// The id as text.
     public let description: String

@@ -35,7 +35,7 @@ public struct PublicKeyPin: Hashable, Sendable {
     }
 
     /// The 32 bytes in base64.
-    public var base64: String { Data(self.digest).base64EncodedString() }
+    package var base64: String { Data(self.digest).base64EncodedString() }
 }
 
 extension PublicKeyPin: CustomStringConvertible {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 extension WireFormat {
     /// The largest possible header, in bytes.
-    public static let maximumHeaderLength = 1_024
+    package static let maximumHeaderLength = 1_024
 
     /// The order of the bytes of an integer.
     public enum ByteOrder: String, Sendable, Hashable, Codable, CaseIterable {
@@ -187,7 +187,7 @@ extension WireFormat {
         }
 
         /// The field's width in bytes; nil where it depends on the number.
-        public var width: Int? {
+        package var width: Int? {
             switch self.kind {
             case .word(_, let number), .headerLength(_, let number), .flags(_, let number): number.width
             case .constant(let bytes): bytes.count

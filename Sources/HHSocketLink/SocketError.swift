@@ -64,8 +64,8 @@ public struct SocketError: Error, Sendable {
         public static let overloaded = Self(Status.overloaded)
         /// Status 504: the server is shutting down; not executed.
         public static let draining = Self(Status.draining)
-        /// The code of an answer with this status, which is not ``Status/ok``: one of the codes above, or a status without
-        /// its own name.
+        /// The code of an answer with this status, which is not ``Status/ok``: one of the codes above, or that of a
+        /// status without its own name.
         public static func server(_ status: Status) -> Self { Self(status) }
 
         // MARK: Found here

@@ -22,7 +22,7 @@ public struct TransferID: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// The id that is derived from the content: its SHA-256 in lower-case hexadecimal.
-    public init(_ digest: TransferDigest) { self.description = digest.description }
+    package init(_ digest: TransferDigest) { self.description = digest.description }
 
     private static func isAllowed(_ byte: UInt8) -> Bool {
         byte.isASCIILetter || byte.isASCIIDigit || "._-".utf8.contains(byte)

@@ -60,7 +60,7 @@ public struct HandshakeRefusal: Error, Sendable, CustomStringConvertible {
         case stop
     }
 
-    public let remedy: Remedy
+    package let remedy: Remedy
     package let reason: String
     /// The error that caused this one, if any.
     public let underlying: (any Error)?

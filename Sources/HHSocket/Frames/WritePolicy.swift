@@ -24,8 +24,8 @@ public struct WritePolicy: Hashable, Sendable {
     /// - Parameters:
     ///   - highWaterMark: A frame that would make more bytes than this wait to be sent finds no room; one frame of any
     ///     size finds room where none waits. 1 MiB by default; less than 1 counts as 1.
-    ///   - lowWaterMark: The number of unsent bytes at which waiting writers are admitted, `highWaterMark` at most; nil,
-    ///     the default, for a quarter of it.
+    ///   - lowWaterMark: The number of unsent bytes at which waiting writers are admitted, `highWaterMark` at most;
+    ///     nil, the default, for a quarter of it.
     ///   - whenFull: The treatment of a frame that finds no room: by default its writer waits; else it fails with
     ///     ``SocketError/Code/queueFull``.
     ///   - whenNotReady: The treatment of a frame while the connection is not ready: by default it fails with

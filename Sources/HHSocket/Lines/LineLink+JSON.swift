@@ -24,7 +24,7 @@ extension LineLink {
     ///   - value: The value.
     ///   - encoder: The encoder, as in ``send(json:encoder:)``.
     ///   - completion: Called once, on the callback queue; nil for no notification.
-    public func send(
+    package func send(
         json value: some Encodable,
         encoder: JSONEncoder = JSONEncoder(),
         completion: (@Sendable (Result<Void, SocketError>) -> Void)?

@@ -46,7 +46,7 @@ public struct ConnectionHistory: Sendable {
         /// The time of the event, or of the first of several, by the wall clock.
         public package(set) var date: Date
         /// The time of the last event.
-        public package(set) var lastDate: Date
+        package var lastDate: Date
         public package(set) var kind: Kind
         /// The server concerned.
         public package(set) var endpoint: Endpoint?

@@ -6,8 +6,8 @@ import Foundation
 /// The proxy resolves the server's host name, which is passed on unchanged; no name of a server is looked up here. A
 /// server on this machine is reached through the proxy too. Only Unix domain sockets are reached directly.
 ///
-/// It speaks HTTP's method CONNECT (RFC 9110, 9.3.6), with ``Credentials`` in the scheme Basic (RFC 7617) or without, or
-/// SOCKS version 5 (RFC 1928), with ``Credentials`` as in RFC 1929 or without.
+/// It speaks HTTP's method CONNECT (RFC 9110, 9.3.6), with ``Credentials`` in the scheme Basic (RFC 7617) or without,
+/// or SOCKS version 5 (RFC 1928), with ``Credentials`` as in RFC 1929 or without.
 ///
 /// The negotiation with the proxy is not encrypted, nor is its password. ``SocketConfiguration/tls`` is end to end with
 /// the server: the proxy then sees the server's name and the amount of data, but not the data.

@@ -30,9 +30,9 @@ public struct Backoff: Hashable, Sendable {
     ///   - base: The bound of the first wait; 1 s by default.
     ///   - factor: The factor by which the bound grows after each failed round; 2 by default.
     ///   - cap: The longest bound; 60 s by default.
-    ///   - jitter: The random share of each wait, 0 to 1: a wait is drawn evenly from `bound * (1 - jitter)` to `bound`.
-    ///     With 0 the clients of a failed server return at the same time. 1 by default: the whole wait is random ("full
-    ///     jitter").
+    ///   - jitter: The random share of each wait, 0 to 1: a wait is drawn evenly from `bound * (1 - jitter)` to
+    ///     `bound`. With 0 the clients of a failed server return at the same time. 1 by default: the whole wait is
+    ///     random ("full jitter").
     ///   - resetAfter: The time for which a connection must have been ready for the bound to start over, so that a
     ///     server which accepts and closes does not cause a tight loop; 10 s by default.
     ///   - maximumRounds: The number of consecutive rounds without a ready connection after which attempts stop, 1 at
@@ -53,8 +53,8 @@ public struct Backoff: Hashable, Sendable {
         self.maximumRounds = maximumRounds
     }
 
-    /// Reconnects at once and, while that fails, every 100 ms. For a server on the same machine: many such clients would
-    /// all hit a server the moment it returns.
+    /// Reconnects at once and, while that fails, every 100 ms. For a server on the same machine: many such clients
+    /// would all hit a server the moment it returns.
     public static let immediate = Backoff(base: .zero, cap: .zero)
 
     /// The shortest wait except the first after a stable connection, whatever the policy: a server that refuses, or

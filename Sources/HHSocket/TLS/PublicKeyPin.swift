@@ -20,7 +20,7 @@ public struct PublicKeyPin: Hashable, Sendable {
     /// Creates the pin of the first certificate in a PEM text.
     ///
     /// - Throws: ``SocketError`` with code `invalidArgument` if there is none.
-    public init(certificatePEM: String) throws(SocketError) {
+    package init(certificatePEM: String) throws(SocketError) {
         let certificate = try? NIOSSLCertificate.fromPEMBytes(Array(certificatePEM.utf8)).first
         guard let certificate, let pin = PublicKeyPin(certificate) else {
             throw .invalid("there is no certificate in this PEM text")

@@ -50,12 +50,12 @@ public struct HeartbeatPolicy: Sendable {
     /// - Parameters:
     ///   - strategy: The strategy that sets the interval: since the last byte sent or since the last byte received,
     ///     whichever is earlier, or at which the other side pings.
-    ///   - replyTimeout: The time one ping waits for a byte from the peer; 8 s by default, as Tencent Mars waits for its
-    ///     no-op.
+    ///   - replyTimeout: The time one ping waits for a byte from the peer; 8 s by default, as Tencent Mars waits for
+    ///     its no-op.
     ///   - misses: The number of pings that may stay unanswered; 1 by default.
     ///   - payload: The payload of our pings, empty by default. It must be empty in formats that allow none.
-    ///   - mode: The side that pings; ``Mode/ping`` by default. A client behaves as with ``Mode/expectPings`` in a format
-    ///     in which only servers ping.
+    ///   - mode: The side that pings; ``Mode/ping`` by default. A client behaves as with ``Mode/expectPings`` in a
+    ///     format in which only servers ping.
     public init(
         strategy: any HeartbeatStrategy,
         replyTimeout: Duration = .seconds(8),
@@ -74,12 +74,12 @@ public struct HeartbeatPolicy: Sendable {
     ///
     /// - Parameters:
     ///   - interval: 60 s by default. Less than 1 ms counts as 1 ms.
-    ///   - replyTimeout: The time one ping waits for a byte from the peer; 8 s by default, as Tencent Mars waits for its
-    ///     no-op.
+    ///   - replyTimeout: The time one ping waits for a byte from the peer; 8 s by default, as Tencent Mars waits for
+    ///     its no-op.
     ///   - misses: The number of pings that may stay unanswered; 1 by default.
     ///   - payload: The payload of our pings, empty by default. It must be empty in formats that allow none.
-    ///   - mode: The side that pings; ``Mode/ping`` by default. A client behaves as with ``Mode/expectPings`` in a format
-    ///     in which only servers ping.
+    ///   - mode: The side that pings; ``Mode/ping`` by default. A client behaves as with ``Mode/expectPings`` in a
+    ///     format in which only servers ping.
     public init(
         interval: Duration = .seconds(60),
         replyTimeout: Duration = .seconds(8),

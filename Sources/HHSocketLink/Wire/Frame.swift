@@ -32,7 +32,8 @@ public struct Frame: Sendable, Hashable {
         indirect case payloadAndFields(ByteBuffer, [UInt8])
     }
 
-    /// The kind of the frame: the number of a call or push, or, in the standard format below 16, one of the framework's.
+    /// The kind of the frame: the number of a call or push, or of a frame of the connection itself, in the standard
+    /// format below 16.
     public var type: UInt32
     /// Joins a response to its request.
     public var serial: UInt32

@@ -34,8 +34,8 @@ public protocol FrameCodec: Sendable {
     /// - Returns: The frame; nil if more bytes are needed. Its status counts only in responses of formats whose
     ///   ``WireFormat/Rules`` have statuses, and its type does not if their responses have none.
     /// - Throws: Any error: these bytes cannot begin a frame, whatever follows. The connection ends with a
-    ///   ``FrameError``, whose code is `codec` and whose message contains the error. A ``FrameError`` is passed on
-    ///   unchanged, such as ``FrameError/payloadTooLarge(length:limit:type:serial:)``.
+    ///   ``FrameError``, whose message contains the error. A ``FrameError`` is passed on unchanged, such as
+    ///   ``FrameError/payloadTooLarge(length:limit:type:serial:)``.
     mutating func decode(
         _ bytes: inout ByteBuffer,
         _ direction: FrameDirection,
@@ -128,8 +128,8 @@ extension WireFormat {
     /// It does not support hello, and is not data: it has no JSON, and equals only itself and its copies. Over
     /// WebSocket its subprotocol must be named (``WebSocketOptions/subprotocol``).
     ///
-    /// - Throws: ``WireFormatError``, which names the rule that `rules` violate, as for a layout, or `codec` if the codec
-    ///   lacks the ping or cancel that they require.
+    /// - Throws: ``WireFormatError``, which names the rule that `rules` violate, as for a layout, or `codec` if the
+    ///   codec lacks the ping or cancel that they require.
     public init(codec: some FrameCodec, rules: Rules) throws(WireFormatError) {
         let layout = rules.layout
         try layout.validate()

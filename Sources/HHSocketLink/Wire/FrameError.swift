@@ -2,8 +2,8 @@
 /// Bytes that are no frame of the format. Where the next frame starts is unknown, so the connection must end, unless
 /// the format has separators by which the decoder finds the next frame.
 public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The fault of the stream, by its name. More may be added.
-    public struct Code: Hashable, Sendable, CustomStringConvertible {
+    /// The fault of the stream.
+    package struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Name: String, Hashable, Sendable {
             case payloadTooLarge, frameTooShort, headerLength, headerTooLong, illegalNumber
             case wrongConstant, wrongTail, wrongEnd, implausible, corruptRun, givenUp, codec
@@ -14,7 +14,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         private init(_ name: Name) { self.name = name }
 
         /// The code's name, such as `payloadTooLarge`.
-        public var description: String { self.name.rawValue }
+        package var description: String { self.name.rawValue }
 
         /// A header announced more payload than the limit.
         package static let payloadTooLarge = Self(.payloadTooLarge)
@@ -42,7 +42,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         package static let codec = Self(.codec)
     }
 
-    public let code: Code
+    package let code: Code
     /// The bytes that were found and those that were expected, in one line.
     public let message: String
     /// The type of the frame concerned, where its header was read.
@@ -52,6 +52,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Whether the header of the frame concerned is marked as a push's by a flag.
     package var isMarkedAsPush = false
 
+    /// The message.
     public var description: String { self.message }
 
     /// The error with the bytes of the header and its decoded fields, which show the author of the layout what is

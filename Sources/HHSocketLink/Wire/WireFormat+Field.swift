@@ -34,7 +34,7 @@ extension WireFormat {
         /// - Parameters:
         ///   - bytes: The width of the field; 4 by default.
         ///   - order: Big-endian by default.
-        public static func integer(bytes: Int = 4, _ order: ByteOrder = .big) -> Number {
+        package static func integer(bytes: Int = 4, _ order: ByteOrder = .big) -> Number {
             Number(kind: .integer(bytes: bytes, order))
         }
 
@@ -174,7 +174,7 @@ extension WireFormat {
         /// others is refused.
         public static func constant(_ bytes: [UInt8]) -> Field { Field(kind: .constant(bytes)) }
         /// A separator, or another text that is the same in every frame.
-        public static func text(_ text: String) -> Field { Field(kind: .constant(Array(text.utf8))) }
+        package static func text(_ text: String) -> Field { Field(kind: .constant(Array(text.utf8))) }
         /// A number of raw bytes, set per request by name (`SocketRequest.header`), or zero.
         public static func custom(_ name: String, bytes: Int) -> Field { Field(kind: .custom(name, bytes)) }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The reason why a layout is invalid.
 public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// A rule of layouts, by its name; `Docs/WireFormat.md` lists them. More may be added.
-    public struct Rule: Hashable, Sendable, CustomStringConvertible {
+    /// A rule of layouts.
+    package struct Rule: Hashable, Sendable, CustomStringConvertible {
         private enum Name: String, Hashable, Sendable {
             case typeMissing, serialMissing, lengthMissing, fieldTwice, statusInRequestsOnly
             case constantEmpty, customNameEmpty, customNameTwice, customWidth, headerTooLong, headerLengthLimit
@@ -20,7 +20,7 @@ public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertibl
         private init(_ name: Name) { self.name = name }
 
         /// The rule's name, such as `pushIsResponse`.
-        public var description: String { self.name.rawValue }
+        package var description: String { self.name.rawValue }
 
         /// Requests have a type. A response without one has the type of its call.
         package static let typeMissing = Self(.typeMissing)
@@ -95,7 +95,7 @@ public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertibl
     }
 
     /// The rule that was broken.
-    public let rule: Rule
+    package let rule: Rule
     /// The fault and its remedy, in one line.
     public let message: String
 
@@ -104,5 +104,6 @@ public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertibl
         self.message = message
     }
 
+    /// The message, and the name of the rule in parentheses; `Docs/WireFormat.md` lists the rules.
     public var description: String { "\(self.message) (\(self.rule))" }
 }

@@ -3,13 +3,13 @@
 /// with the codes `proxyFailed` (``ProxyFailure``) and `tlsFailed` (``TLSFailure``).
 public struct NamedFailure<Name: Hashable & Sendable>: Error, Sendable, CustomStringConvertible {
     /// The reason for a failure.
-    public typealias Reason = Name
+    package typealias Reason = Name
 
-    public var reason: Reason
+    public package(set) var reason: Name
     /// A description of the failure.
-    public var description: String
+    public package(set) var description: String
     /// The system's error, or that of NIOSSL, if there is one.
-    public var underlying: (any Error)?
+    public package(set) var underlying: (any Error)?
 
     init(_ reason: Reason, _ description: String, underlying: (any Error)? = nil) {
         self.reason = reason

@@ -66,7 +66,7 @@ public struct SocketConfiguration: Sendable {
     /// The largest payload received or sent, in bytes. 16 MiB by default.
     public var maximumPayloadLength = Frame.defaultMaximumPayloadLength
     /// The number of consecutive frames with a wrong checksum that ends the connection. 3 by default, 1 at least.
-    public var maximumCorruptRun = FrameDecoder.defaultMaximumCorruptRun
+    package var maximumCorruptRun = FrameDecoder.defaultMaximumCorruptRun
     /// The number of bytes of frames that may wait while the peer does not read; a frame beyond it fails with
     /// ``SocketError/Code/queueFull``. A single frame may always wait. 64 MiB by default.
     public var maximumQueuedBytes = 64 << 20

@@ -25,8 +25,8 @@ extension WireFormat: Codable {
 
     /// Reads a layout from JSON, as `Docs/WireFormat.md` describes it.
     ///
-    /// - Throws: ``/HHSocket/WireFormatError``, which names the place at which the JSON is invalid
-    ///   (``/HHSocket/WireFormatError/Rule/malformed``), or the rule that the layout violates.
+    /// - Throws: ``/HHSocket/WireFormatError``, which names the place at which the JSON is invalid (`malformed`), or
+    ///   the rule that the layout violates.
     public init(json: some Sequence<UInt8>) throws(WireFormatError) {
         do {
             self = try JSONDecoder().decode(WireFormat.self, from: Data(json))

@@ -30,7 +30,7 @@ public struct SocketError: Error, Sendable {
         private init(_ name: Name) { self.base = .found(name) }
 
         /// The code of an answer with this status, which is not ``Status/ok``.
-        public init(_ status: Status) { self.base = .status(status) }
+        package init(_ status: Status) { self.base = .status(status) }
 
         // MARK: The server's word
 
@@ -64,7 +64,8 @@ public struct SocketError: Error, Sendable {
         public static let overloaded = Self(Status.overloaded)
         /// Status 504: the server is shutting down; not executed.
         public static let draining = Self(Status.draining)
-        /// Any other status.
+        /// The code of an answer with this status, which is not ``Status/ok``: one of the codes above, or that of a
+        /// status without its own name.
         public static func server(_ status: Status) -> Self { Self(status) }
 
         // MARK: Found here
@@ -266,7 +267,7 @@ public struct SocketError: Error, Sendable {
     }
 
     /// Whether it is known that the server did not run the request, so that sending it again is safe: no byte of it was
-    /// sent, or the answer says so (``Status/mayHaveBeenExecuted``).
+    /// sent, or the server refused it with ``Status/undefinedType``, ``Status/overloaded`` or ``Status/draining``.
     public var notExecuted: Bool {
         self.delivery == .notSent || (self.delivery == .answered && self.code.saysNotExecuted)
     }

@@ -33,8 +33,8 @@ public struct HelloPolicy: Sendable {
     /// closure is called again after each wait of the back-off; no server is connected to before it returns another
     /// token or the app calls `connect()`. Without a closure attempts stop until then.
     public var sessionToken: (@Sendable () async throws -> [UInt8])?
-    /// The time limit of hello, including the session token; 10 s by default. The time limit of a gate,
-    /// ``/HHSocket/HandshakeGate/timeout``, which follows, is added to it.
+    /// The time limit of hello, including the session token; 10 s by default. The time limit of a
+    /// ``/HHSocket/HandshakeGate``, which follows, is added to it.
     public var timeout: Duration
 
     /// - Parameters:

@@ -2,9 +2,9 @@
 /// A complete file of a store.
 public struct StoredFile: Hashable, Sendable {
     /// The size and the hash.
-    public var file: TransferFile
+    public package(set) var file: TransferFile
     /// The time of the file's last change, since the beginning of 1970 in UTC; not negative.
-    public var modified: Duration
+    public package(set) var modified: Duration
 
     public init(file: TransferFile, modified: Duration) {
         self.file = file

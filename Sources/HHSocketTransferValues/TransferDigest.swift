@@ -5,7 +5,7 @@ package import HHSocketLink
 /// The SHA-256 of a file's content.
 public struct TransferDigest: Hashable, Sendable, CustomStringConvertible {
     /// The number of its bytes.
-    public static let byteCount = 32
+    package static let byteCount = 32
 
     /// Its 32 bytes.
     public let bytes: [UInt8]
@@ -38,9 +38,9 @@ public struct TransferDigest: Hashable, Sendable, CustomStringConvertible {
 /// The content of a file, by its size and hash.
 public struct TransferFile: Hashable, Sendable {
     /// The length, in bytes.
-    public var size: UInt64
+    public package(set) var size: UInt64
     /// The SHA-256 of the whole file.
-    public var sha256: TransferDigest
+    public package(set) var sha256: TransferDigest
 
     public init(size: UInt64, sha256: TransferDigest) {
         self.size = size

@@ -3,59 +3,47 @@ public import HHSocketLink
 
 /// The reason why a transfer has ended without a complete file at its destination.
 public struct TransferError: Error, Sendable {
-    /// The kind of failure.
-    public struct Code: Hashable, Sendable, CustomStringConvertible {
-        private enum Name: String {
-            case invalidID, notFound, denied, superseded, noRoom, readOnly, quota, wrongHash, invalidRequest,
-                storeFailed
-            case noStore, sourceChanged, fileFailed, stalled, cancelled, connectionFailed
-        }
-
-        private let name: Name
-
-        private init(_ name: Name) { self.name = name }
-
+    /// The kind of failure. Cases may be added; have a default when you switch over it.
+    public enum Code: Hashable, Sendable {
         /// The id is no id, or one that the store cannot keep apart from another.
-        public static let invalidID = Self(.invalidID)
+        case invalidID
         /// The store has no such file.
-        public static let notFound = Self(.notFound)
+        case notFound
         /// The server's application does not allow the request.
-        public static let denied = Self(.denied)
+        case denied
         /// Another writer has begun to put a file under this id.
-        public static let superseded = Self(.superseded)
+        case superseded
         /// The disk is full, the server's or this machine's.
-        public static let noRoom = Self(.noRoom)
+        case noRoom
         /// The store, or the local file's folder, cannot be written.
-        public static let readOnly = Self(.readOnly)
+        case readOnly
         /// It would exceed the limits of the store.
-        public static let quota = Self(.quota)
+        case quota
         /// The received content has another SHA-256 than announced.
-        public static let wrongHash = Self(.wrongHash)
+        case wrongHash
         /// The peer broke the rules of transfers.
-        public static let invalidRequest = Self(.invalidRequest)
+        case invalidRequest
         /// The store failed otherwise.
-        public static let storeFailed = Self(.storeFailed)
+        case storeFailed
         /// The server has no store, or not under these type numbers.
-        public static let noStore = Self(.noStore)
+        case noStore
         /// The local file changed while it was sent.
-        public static let sourceChanged = Self(.sourceChanged)
+        case sourceChanged
         /// A local file could not be read or written.
-        public static let fileFailed = Self(.fileFailed)
+        case fileFailed
         /// Nothing moved for the time that was allowed.
-        public static let stalled = Self(.stalled)
+        case stalled
         /// The transfer was cancelled here.
-        public static let cancelled = Self(.cancelled)
+        case cancelled
         /// The connection failed in a way that is not retried; ``TransferError/underlying`` has the error.
-        public static let connectionFailed = Self(.connectionFailed)
-
-        public var description: String { self.name.rawValue }
+        case connectionFailed
     }
 
-    public var code: Code
+    public let code: Code
     /// The description of the failure: where, why, and what to do.
-    public var message: String
+    public let message: String
     /// The error of the connection or of the stream, if there is one.
-    public var underlying: SocketError?
+    public let underlying: SocketError?
 
     public init(_ code: Code, _ message: String, underlying: SocketError? = nil) {
         self.code = code

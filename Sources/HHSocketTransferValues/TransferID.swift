@@ -7,7 +7,7 @@ import HHSocketMessage
 /// Ids are compared byte by byte. A store that keeps files in a folder can use an id directly as a file's name.
 public struct TransferID: Hashable, Sendable, CustomStringConvertible {
     /// The greatest length, in bytes.
-    public static let maximumLength = 128
+    package static let maximumLength = 128
 
     /// The id as text.
     public let description: String
@@ -22,7 +22,7 @@ public struct TransferID: Hashable, Sendable, CustomStringConvertible {
     }
 
     /// The id that is derived from the content: its SHA-256 in lower-case hexadecimal.
-    public init(_ digest: TransferDigest) { self.description = digest.description }
+    package init(_ digest: TransferDigest) { self.description = digest.description }
 
     private static func isAllowed(_ byte: UInt8) -> Bool {
         byte.isASCIILetter || byte.isASCIIDigit || "._-".utf8.contains(byte)

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The type numbers of the four methods of transfers. A client and a server must have the same.
+/// The type numbers of the four methods of transfers, of which a client and a server must have the same: put, get, find
+/// and discard. 0x1FFF0000 to 0x1FFF0003 by default.
 public struct TransferTypes: Hashable, Sendable {
-    /// Sends a file: a stream in both directions. 0x1FFF0000 by default.
-    public var put: UInt32 = 0x1FFF_0000
-    /// Fetches a file: a stream of the server. 0x1FFF0001 by default.
-    public var get: UInt32 = 0x1FFF_0001
-    /// Describes a file: a call. 0x1FFF0002 by default.
-    public var find: UInt32 = 0x1FFF_0002
-    /// Removes an unfinished file: a call. 0x1FFF0003 by default.
-    public var discard: UInt32 = 0x1FFF_0003
+    /// Sends a file: a stream in both directions.
+    package var put: UInt32 = 0x1FFF_0000
+    /// Fetches a file: a stream of the server.
+    package var get: UInt32 = 0x1FFF_0001
+    /// Describes a file: a call.
+    package var find: UInt32 = 0x1FFF_0002
+    /// Removes an unfinished file: a call.
+    package var discard: UInt32 = 0x1FFF_0003
 
     /// The numbers that `hhsocket/transfer.proto` names.
     public init() {}
 
-    /// Creates four consecutive types, beginning with that of ``put``.
+    /// Creates four consecutive types, in this order.
     ///
     /// - Parameter first: In the standard format 16 to 0x1FFFFFFC.
     public init(first: UInt32) {

@@ -17,7 +17,7 @@ func checksumBenchmarks() {
     // If libdeflate is installed: the fastest adler32 that distributions have.
     #if canImport(CDeflate)
     checksumBenchmarks("adler32 by libdeflate", lengths: [128, 4_096, 65_536]) {
-        libdeflate_adler32(Adler32.seed, $0.baseAddress, $0.count)
+        libdeflate_adler32(1, $0.baseAddress, $0.count)
     }
     #endif
 }
@@ -30,7 +30,7 @@ private func checksumBenchmarks(
 ) {
     for length in lengths {
         Benchmark("\(name), \(length) B") { benchmark in
-            let headerLength = FrameDirection.request.headerLength
+            let headerLength = 12
             let frame = (0..<headerLength + length).map { UInt8(truncatingIfNeeded: $0 &* 31) }
             frame.withUnsafeBytes { frame in
                 let payload = UnsafeRawBufferPointer(rebasing: frame[headerLength...])

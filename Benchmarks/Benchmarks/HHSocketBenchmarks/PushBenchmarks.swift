@@ -38,7 +38,7 @@ final class PushFlood: Sendable {
             encoder.encode(
                 Frame(
                     type: Self.type,
-                    serial: FrameSerial.push,
+                    serial: 1,
                     status: .ok,
                     payload: ByteBuffer(repeating: 7, count: 16)
                 ),

@@ -32,8 +32,7 @@ public struct OutboxVerdict: Hashable, Sendable, CustomStringConvertible {
     /// - No answer, or one that cannot be read: retry. The key makes that harmless.
     /// - The answer's status is transient (``/HHSocket/Status/isTransient``), such as 401, 404, 405 or 503: retry. The
     ///   server does not keep such answers for the key.
-    /// - Any other answer but 200: dead letter. The server keeps it for the key (``/HHSocket/Status/isKept``), and a
-    ///   retry would get it again.
+    /// - Any other answer but 200: dead letter. The server keeps it for the key, and a retry would get it again.
     /// - The message is too large to be sent: dead letter.
     /// - The client finds an `invalidArgument`: suspend the topic, because the client's configuration may be wrong, and
     ///   not the message.

@@ -81,7 +81,7 @@ extension ConnectionMachine {
         remedy: HandshakeRefusal.Remedy,
         now: NIODeadline
     ) -> [Action] {
-        switch remedy.kind {
+        switch remedy {
         case .tryAnotherServer:
             return self.attemptFailed(making, at: endpoint, because: error, now: now)
         case .trySameServer:

@@ -30,14 +30,14 @@ public final class Handshake: Sendable {
     package typealias Opener = @Sendable (Frame) throws(SocketError) -> Frame
 
     /// The number of frames that may wait for the gate; one more ends the handshake, as do more than 16 MiB of them.
-    public static let maximumWaitingFrames = 1_024
+    package static let maximumWaitingFrames = 1_024
     /// The memory that payloads may keep while their frames wait for the gate, in bytes. One frame may always wait.
     static let maximumWaitingBytes = 16 << 20
 
     /// The server at the other end.
     public let endpoint: Endpoint
     /// Which attempt since the last ready connection this is, from 1.
-    public let attempt: Int
+    package let attempt: Int
     /// Whether the transport of the frames compresses them: hello does not agree on compression then.
     package let isCompressed: Bool
     /// Whether a redirect has led to a server of another origin, which must not get the client's secrets.

@@ -11,8 +11,8 @@
 /// It runs on every connection, so at every reconnect too. Calls and frames wait until it returns. When it throws, the
 /// connection is closed.
 public struct HandshakeGate: Sendable {
-    /// The time limit of the gate. 10 s by default, like that of an attempt to connect.
-    public var timeout: Duration
+    /// The time limit of the gate; by default that of an attempt to connect.
+    package var timeout: Duration
     package let run: @Sendable (Handshake) async throws -> Void
     /// The decision before each attempt to connect; nil: all are made.
     package var admission: Admission?
@@ -38,6 +38,9 @@ public struct HandshakeGate: Sendable {
         }
     }
 
+    /// - Parameters:
+    ///   - timeout: The time limit of the gate; 10 s by default.
+    ///   - run: The exchange.
     public init(timeout: Duration = .seconds(10), _ run: @escaping @Sendable (Handshake) async throws -> Void) {
         self.timeout = timeout
         self.run = run
@@ -47,23 +50,20 @@ public struct HandshakeGate: Sendable {
 /// Thrown by a ``HandshakeGate``: the reason why a connection must not be used, and the remedy. Other errors are
 /// treated as ``Remedy/tryAnotherServer``.
 public struct HandshakeRefusal: Error, Sendable, CustomStringConvertible {
-    /// The step that follows a refusal.
-    public struct Remedy: Hashable, Sendable {
-        enum Kind: Hashable, Sendable { case trySameServer, tryAnotherServer, stop }
-        let kind: Kind
-
+    /// The step that follows a refusal. Cases may be added; have a default when you switch over it.
+    public enum Remedy: Hashable, Sendable {
         /// Try the same server again after a wait of the back-off, for example with a refreshed token.
-        public static let trySameServer = Remedy(kind: .trySameServer)
+        case trySameServer
         /// Try the next server, because this one is at fault.
-        public static let tryAnotherServer = Remedy(kind: .tryAnotherServer)
+        case tryAnotherServer
         /// Stop attempts until `connect()`, because none can succeed before the user has acted.
-        public static let stop = Remedy(kind: .stop)
+        case stop
     }
 
-    public var remedy: Remedy
-    public var reason: String
+    package let remedy: Remedy
+    package let reason: String
     /// The error that caused this one, if any.
-    public var underlying: (any Error)?
+    public let underlying: (any Error)?
 
     public init(_ remedy: Remedy, _ reason: String, underlying: (any Error)? = nil) {
         self.remedy = remedy
@@ -71,5 +71,6 @@ public struct HandshakeRefusal: Error, Sendable, CustomStringConvertible {
         self.underlying = underlying
     }
 
+    /// The reason.
     public var description: String { self.reason }
 }

@@ -14,24 +14,23 @@ public struct WritePolicy: Hashable, Sendable {
         case fail
     }
 
-    /// A frame that would make more bytes than this wait to be sent finds no room. One frame of any size finds room
-    /// where none waits. 1 MiB by default: enough to keep a fast link busy for the time of a round trip.
-    public var highWaterMark: Int
-    /// The number of unsent bytes at which waiting writers are admitted. A quarter of ``highWaterMark`` by default.
-    public var lowWaterMark: Int
-    /// The treatment of a frame that finds no room: by default its writer waits; else it fails with
-    /// ``SocketError/Code/queueFull``.
-    public var whenFull: Behavior
-    /// The treatment of a frame while the connection is not ready: by default it fails with
-    /// ``SocketError/Code/notConnected``. Where it waits, it is sent once the handshake gate has let it through, in the
-    /// order of priority and then of arrival. After ``Socket/disconnect()`` it fails in any case.
-    public var whenNotReady: Behavior
+    /// In bytes. The default is enough to keep a fast link busy for the time of a round trip.
+    package var highWaterMark: Int
+    /// In bytes.
+    package var lowWaterMark: Int
+    package var whenFull: Behavior
+    package var whenNotReady: Behavior
 
     /// - Parameters:
-    ///   - highWaterMark: In bytes; less than 1 counts as 1.
-    ///   - lowWaterMark: In bytes; nil: a quarter of `highWaterMark`, and never more than it.
-    ///   - whenFull: The treatment of a frame beyond the high-water mark; it waits by default.
-    ///   - whenNotReady: The treatment of a frame while the connection is not ready; it fails by default.
+    ///   - highWaterMark: A frame that would make more bytes than this wait to be sent finds no room; one frame of any
+    ///     size finds room where none waits. 1 MiB by default; less than 1 counts as 1.
+    ///   - lowWaterMark: The number of unsent bytes at which waiting writers are admitted, `highWaterMark` at most;
+    ///     nil, the default, for a quarter of it.
+    ///   - whenFull: The treatment of a frame that finds no room: by default its writer waits; else it fails with
+    ///     ``SocketError/Code/queueFull``.
+    ///   - whenNotReady: The treatment of a frame while the connection is not ready: by default it fails with
+    ///     ``SocketError/Code/notConnected``. Where it waits, it is sent once the handshake gate has let it through, in
+    ///     the order of priority and then of arrival. After ``Socket/disconnect()`` it fails in any case.
     public init(
         highWaterMark: Int = 1 << 20,
         lowWaterMark: Int? = nil,

@@ -5,7 +5,7 @@ import NIOCore
 struct LineDialect: MessageDialect {
     typealias Language = LineLanguage
     typealias Peer = LinePeer
-    typealias Message = LineLink.Line
+    typealias Message = ReceivedLine
     typealias Event = LineLink.Event
     typealias Owner = LineLink
     typealias Delegate = any LineLinkDelegate
@@ -94,7 +94,7 @@ struct LineDialect: MessageDialect {
 
     func happened(_ event: SocketEvent) -> LineLink.Event { .connection(event) }
 
-    static func handOver(_ line: LineLink.Line, to delegate: any LineLinkDelegate, of owner: LineLink) {
+    static func handOver(_ line: ReceivedLine, to delegate: any LineLinkDelegate, of owner: LineLink) {
         delegate.lineLink(owner, didReceive: line)
     }
 

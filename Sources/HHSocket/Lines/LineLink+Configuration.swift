@@ -18,8 +18,8 @@ extension LineLink {
         /// that policy, and no heartbeat if that is empty. It runs on the socket's thread, which it must not block. If
         /// it throws, or its line contains the delimiter, that heartbeat is skipped, with a warning in the log.
         public var heartbeatLine: (@Sendable () throws -> String)?
-        /// The time within which data must arrive after a heartbeat: the server counts as dead after
-        /// ``HeartbeatPolicy/misses`` unanswered ones and one more. Nil, the default: no answer is expected.
+        /// The time within which data must arrive after a heartbeat: the server counts as dead after the unanswered
+        /// ones that ``SocketConfiguration/heartbeat`` allows and one more. Nil, the default: no answer is expected.
         public var heartbeatReplyTimeout: Duration?
 
         /// - Parameter socket: Its servers are hosts and ports.

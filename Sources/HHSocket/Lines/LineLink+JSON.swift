@@ -24,7 +24,7 @@ extension LineLink {
     ///   - value: The value.
     ///   - encoder: The encoder, as in ``send(json:encoder:)``.
     ///   - completion: Called once, on the callback queue; nil for no notification.
-    public func send(
+    package func send(
         json value: some Encodable,
         encoder: JSONEncoder = JSONEncoder(),
         completion: (@Sendable (Result<Void, SocketError>) -> Void)?
@@ -47,7 +47,7 @@ extension LineLink {
     }
 }
 
-extension LineLink.Line {
+extension ReceivedLine {
     /// The value that the line has as JSON.
     ///
     /// - Throws: ``SocketError`` with code `decodingFailed`, whose `underlying` is the decoder's error and whose `body`
@@ -70,14 +70,14 @@ extension LineLink.Line {
     }
 }
 
-extension LineLink.Lines {
+extension ReceivedLines<String> {
     /// The lines as values in JSON, with an error in place of each that cannot be decoded.
     public func decoded<Value: Decodable & Sendable>(
         as type: Value.Type = Value.self,
         decoder: JSONDecoder = JSONDecoder()
-    ) -> LineLink.LineViews<Result<Value, SocketError>> {
-        LineLink.LineViews(self.inbox) { line in
-            Result { () throws(SocketError) in try line.decoded(as: type, decoder: decoder) }
+    ) -> ReceivedLines<Result<Value, SocketError>> {
+        ReceivedLines<Result<Value, SocketError>>(self.inbox) { line in
+            Result<Value, SocketError> { () throws(SocketError) in try line.decoded(as: type, decoder: decoder) }
         }
     }
 }

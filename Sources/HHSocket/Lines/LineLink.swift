@@ -40,10 +40,15 @@ public final class LineLink: ConnectionControl {
     /// ``setLineHandler(_:)``, which has precedence over both.
     ///
     /// A line that is not UTF-8 is skipped, and reported by ``Event/unreadable(_:)``.
-    public var lines: Lines {
-        Lines(inbox: self.link.session.inbox) { [weak link] error in
-            guard let link else { return }
-            link.driver.submit { _ in link.session.report(.unreadable(error)) }
+    public var lines: ReceivedLines<String> {
+        ReceivedLines<String>(self.link.session.inbox) { [weak link] line in
+            do throws(SocketError) {
+                return try line.text
+            } catch {
+                guard let link else { return nil }
+                link.driver.submit { _ in link.session.report(.unreadable(error)) }
+                return nil
+            }
         }
     }
 
@@ -59,7 +64,7 @@ public final class LineLink: ConnectionControl {
     ///
     /// The handler runs on the socket's thread, which it must not block: the fastest way, for short handlers. Lines
     /// that it sends are flushed together at the end of the read.
-    public func setLineHandler(_ handler: (@Sendable (Line) -> Void)?) {
+    public func setLineHandler(_ handler: (@Sendable (ReceivedLine) -> Void)?) {
         self.link.session.setHandler(handler)
     }
 

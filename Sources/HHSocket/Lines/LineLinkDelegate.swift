@@ -10,7 +10,7 @@ public protocol LineLinkDelegate: AnyObject, Sendable {
     /// A line has arrived. By default it is read as text, for ``lineLink(_:didReceiveText:)`` or
     /// ``lineLink(_:didFailToReadWith:)``. While more than 8 MiB of lines wait for the callback queue, reading from the
     /// network is suspended.
-    func lineLink(_ link: LineLink, didReceive line: LineLink.Line)
+    func lineLink(_ link: LineLink, didReceive line: ReceivedLine)
     /// A line of text has arrived.
     func lineLink(_ link: LineLink, didReceiveText text: String)
     /// A line has arrived that is not UTF-8.
@@ -26,7 +26,7 @@ public protocol LineLinkDelegate: AnyObject, Sendable {
 
 extension LineLinkDelegate {
     public func lineLink(_ link: LineLink, didOpenTo endpoint: Endpoint) {}
-    public func lineLink(_ link: LineLink, didReceive line: LineLink.Line) {
+    public func lineLink(_ link: LineLink, didReceive line: ReceivedLine) {
         do throws(SocketError) {
             self.lineLink(link, didReceiveText: try line.text)
         } catch {

@@ -19,7 +19,7 @@ public final class ManualNetworkMonitor: NetworkMonitor {
     }
 
     /// The current path.
-    public var path: NetworkPath { self.state.withLockedValue { $0.path } }
+    package var path: NetworkPath { self.state.withLockedValue { $0.path } }
 
     /// Sets the current path, and notifies every observer if it has changed.
     public func update(_ path: NetworkPath) {

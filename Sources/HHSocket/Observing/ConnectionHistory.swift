@@ -2,7 +2,7 @@
 public import Foundation
 import HHSocketMessage
 
-/// The latest events of a connection, with their causes: the answer to "why did it reconnect?".
+/// The latest 32 events of a connection, with their causes: the answer to "why did it reconnect?".
 ///
 /// Its description has one line per entry, oldest first, in UTC:
 /// ```
@@ -44,26 +44,26 @@ public struct ConnectionHistory: Sendable {
     /// An event, or several equal ones.
     public struct Entry: Sendable {
         /// The time of the event, or of the first of several, by the wall clock.
-        public var date: Date
+        public package(set) var date: Date
         /// The time of the last event.
-        public var lastDate: Date
-        public var kind: Kind
+        package var lastDate: Date
+        public package(set) var kind: Kind
         /// The server concerned.
-        public var endpoint: Endpoint?
+        public package(set) var endpoint: Endpoint?
         /// The cause, of the last event if there were several.
-        public var error: SocketError?
+        public package(set) var error: SocketError?
     }
 
-    /// The number of entries that are kept by default: 32.
-    public static let defaultCapacity = 32
+    /// The number of entries that are kept by default.
+    package static let defaultCapacity = 32
 
     /// The number of entries that are kept; the oldest are dropped.
-    public let capacity: Int
+    package let capacity: Int
     /// The events, oldest first.
     public private(set) var entries: [Entry] = []
 
     /// - Parameter capacity: The number of entries that are kept, 32 by default, 1 at least.
-    public init(capacity: Int = Self.defaultCapacity) {
+    package init(capacity: Int = Self.defaultCapacity) {
         self.capacity = max(1, capacity)
     }
 

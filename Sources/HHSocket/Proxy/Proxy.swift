@@ -6,24 +6,26 @@ import Foundation
 /// The proxy resolves the server's host name, which is passed on unchanged; no name of a server is looked up here. A
 /// server on this machine is reached through the proxy too. Only Unix domain sockets are reached directly.
 ///
+/// It speaks HTTP's method CONNECT (RFC 9110, 9.3.6), with ``Credentials`` in the scheme Basic (RFC 7617) or without,
+/// or SOCKS version 5 (RFC 1928), with ``Credentials`` as in RFC 1929 or without.
+///
 /// The negotiation with the proxy is not encrypted, nor is its password. ``SocketConfiguration/tls`` is end to end with
 /// the server: the proxy then sees the server's name and the amount of data, but not the data.
 public struct Proxy: Hashable, Sendable {
-    /// The protocol of the proxy. Cases may be added; have a default when you switch over it.
-    public enum Kind: String, Hashable, Sendable {
-        /// HTTP's method CONNECT (RFC 9110, 9.3.6), with ``Credentials`` in the scheme Basic (RFC 7617) or without.
+    /// The protocol of the proxy.
+    package enum Kind: String, Hashable, Sendable {
         case http
-        /// SOCKS version 5 (RFC 1928), with ``Credentials`` as in RFC 1929 or without.
         case socks5
     }
 
     /// The credentials for the proxy.
     public struct Credentials: Hashable, Sendable {
-        /// The user's name. At most 255 bytes for SOCKS5; without a colon for HTTP.
-        public var user: String
-        /// The password, which no description shows. At most 255 bytes for SOCKS5.
-        public var password: String
+        package var user: String
+        package var password: String
 
+        /// - Parameters:
+        ///   - user: The user's name. At most 255 bytes for SOCKS5; without a colon for HTTP.
+        ///   - password: The password, which no description shows. At most 255 bytes for SOCKS5.
         public init(user: String, password: String) {
             self.user = user
             self.password = password
@@ -31,13 +33,13 @@ public struct Proxy: Hashable, Sendable {
     }
 
     /// The default port: 1080 for every kind, as in curl.
-    public static let defaultPort = 1_080
+    package static let defaultPort = 1_080
 
-    public var kind: Kind
+    package var kind: Kind
     /// The address at which the proxy listens.
-    public var endpoint: Endpoint
+    package var endpoint: Endpoint
     /// The credentials; nil to offer none.
-    public var credentials: Credentials?
+    package var credentials: Credentials?
 
     private init(_ kind: Kind, at endpoint: Endpoint, credentials: Credentials?) {
         self.kind = kind
@@ -51,7 +53,7 @@ public struct Proxy: Hashable, Sendable {
     ///   - host: A name, an IPv4 address, or an IPv6 address without brackets.
     ///   - port: A TCP port, 1 to 65,535; 1080 by default.
     ///   - credentials: None by default. They are sent unasked, with the first request.
-    public static func http(host: String, port: Int = defaultPort, credentials: Credentials? = nil) -> Proxy {
+    public static func http(host: String, port: Int = 1_080, credentials: Credentials? = nil) -> Proxy {
         Proxy(.http, at: Endpoint(host: host, port: port), credentials: credentials)
     }
 
@@ -61,7 +63,7 @@ public struct Proxy: Hashable, Sendable {
     ///   - host: A name, an IPv4 address, or an IPv6 address without brackets.
     ///   - port: A TCP port, 1 to 65,535; 1080 by default.
     ///   - credentials: None by default. They are sent only if the proxy requests them.
-    public static func socks5(host: String, port: Int = defaultPort, credentials: Credentials? = nil) -> Proxy {
+    public static func socks5(host: String, port: Int = 1_080, credentials: Credentials? = nil) -> Proxy {
         Proxy(.socks5, at: Endpoint(host: host, port: port), credentials: credentials)
     }
 

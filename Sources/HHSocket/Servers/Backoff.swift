@@ -11,28 +11,32 @@
 /// ```
 public struct Backoff: Hashable, Sendable {
     /// The bound of the first wait.
-    public var base: Duration
+    package var base: Duration
     /// The factor by which the bound grows after each failed round.
-    public var factor: Double
+    package var factor: Double
     /// The longest bound.
-    public var cap: Duration
+    package var cap: Duration
     /// The random share of each wait, 0 to 1: a wait is drawn evenly from `bound * (1 - jitter)` to `bound`. With 0 the
     /// clients of a failed server return at the same time.
-    public var jitter: Double
+    package var jitter: Double
     /// The time for which a connection must have been ready for the bound to start over, so that a server which accepts
     /// and closes does not cause a tight loop.
-    public var resetAfter: Duration
+    package var resetAfter: Duration
     /// The number of consecutive rounds without a ready connection after which attempts stop; nil for never. 1 at
     /// least.
     public var maximumRounds: Int?
 
     /// - Parameters:
-    ///   - base: 1 s by default.
-    ///   - factor: 2 by default.
-    ///   - cap: 60 s by default.
-    ///   - jitter: 1 by default: the whole wait is random ("full jitter").
-    ///   - resetAfter: 10 s by default.
-    ///   - maximumRounds: nil by default.
+    ///   - base: The bound of the first wait; 1 s by default.
+    ///   - factor: The factor by which the bound grows after each failed round; 2 by default.
+    ///   - cap: The longest bound; 60 s by default.
+    ///   - jitter: The random share of each wait, 0 to 1: a wait is drawn evenly from `bound * (1 - jitter)` to
+    ///     `bound`. With 0 the clients of a failed server return at the same time. 1 by default: the whole wait is
+    ///     random ("full jitter").
+    ///   - resetAfter: The time for which a connection must have been ready for the bound to start over, so that a
+    ///     server which accepts and closes does not cause a tight loop; 10 s by default.
+    ///   - maximumRounds: The number of consecutive rounds without a ready connection after which attempts stop, 1 at
+    ///     least; nil, the default, for never.
     public init(
         base: Duration = .seconds(1),
         factor: Double = 2,
@@ -49,13 +53,13 @@ public struct Backoff: Hashable, Sendable {
         self.maximumRounds = maximumRounds
     }
 
-    /// Reconnects at once and, while that fails, every 100 ms (``minimumRepeatedWait``). For a server on the same
-    /// machine: many such clients would all hit a server the moment it returns.
+    /// Reconnects at once and, while that fails, every 100 ms. For a server on the same machine: many such clients
+    /// would all hit a server the moment it returns.
     public static let immediate = Backoff(base: .zero, cap: .zero)
 
     /// The shortest wait except the first after a stable connection, whatever the policy: a server that refuses, or
     /// accepts and closes, never causes a tight loop. 100 ms, the shortest isolation of brpc.
-    public static let minimumRepeatedWait = Duration.milliseconds(100)
+    package static let minimumRepeatedWait = Duration.milliseconds(100)
 
     /// Returns the longest wait after `failures` earlier ones.
     func bound(afterFailures failures: Int) -> Duration {

@@ -109,7 +109,7 @@ struct ServerList: Sendable {
     /// Returns the servers to try, each once, best first. It omits servers that are away, and banned ones unless all
     /// the rest are banned.
     func round(now: NIODeadline, using generator: inout some RandomNumberGenerator) -> [Endpoint] {
-        let memory = TimeAmount(clamping: self.policy.memory)
+        let memory = TimeAmount(clamping: ServerPolicy.memory)
         let oldest = now.uptimeNanoseconds > UInt64(max(0, memory.nanoseconds)) ? now - memory : .uptimeNanoseconds(0)
         var rotated = Array(self.entries[self.start...] + self.entries[..<self.start])
         if self.policy.shufflesEquals, !rotated.isEmpty {
@@ -148,10 +148,10 @@ struct ServerList: Sendable {
         self.entries[index].note(false, now: now)
         self.entries[index].failuresInARow += 1
         let isOnProbation = self.entries[index].bannedUntil != nil
-        guard isOnProbation || self.entries[index].failuresInARow >= self.policy.failuresBeforeBan else { return }
+        guard isOnProbation || self.entries[index].failuresInARow >= ServerPolicy.failuresBeforeBan else { return }
         // A banned server is tried only if all are banned: its failure proves nothing new.
         guard self.standing(of: self.entries[index], now: now) != .banned else { return }
-        let ban = Backoff(base: self.policy.firstBan, cap: self.policy.longestBan, jitter: 0.5)
+        let ban = Backoff(base: ServerPolicy.firstBan, cap: ServerPolicy.longestBan, jitter: 0.5)
             .delay(afterFailures: self.entries[index].bans, using: &generator)
         self.entries[index].bans += 1
         self.entries[index].bannedUntil = now.advanced(clamping: TimeAmount(clamping: ban))
@@ -224,14 +224,14 @@ struct ServerList: Sendable {
         let index = self.index(of: endpoint)
         if let index, !again {
             if self.entries[index].departures > 0 {
-                let least = Backoff(base: Backoff.minimumRepeatedWait, cap: self.policy.firstBan, jitter: 0.5)
+                let least = Backoff(base: Backoff.minimumRepeatedWait, cap: ServerPolicy.firstBan, jitter: 0.5)
                     .delay(afterFailures: self.entries[index].departures, using: &generator)
                 span = max(span, least)
             }
             self.entries[index].departures += 1
             self.entries[index].canRetryEarly = true
         }
-        span = min(max(.zero, span), max(.zero, self.policy.longestBan))
+        span = min(max(.zero, span), max(.zero, ServerPolicy.longestBan))
         if let index {
             self.entries[index].awayUntil = now.advanced(clamping: TimeAmount(clamping: span))
             self.entries[index].askedUntil = self.entries[index].awayUntil
@@ -264,7 +264,7 @@ struct ServerList: Sendable {
         for index in self.entries.indices where self.entries[index].isAway(now) && self.entries[index].canRetryEarly {
             guard let until = self.entries[index].awayUntil else { continue }
             let repeats = max(0, self.entries[index].departures - 1)
-            let bound = Backoff(base: .seconds(1), cap: self.policy.longestBan).bound(afterFailures: repeats)
+            let bound = Backoff(base: .seconds(1), cap: ServerPolicy.longestBan).bound(afterFailures: repeats)
             let wait = Duration.seconds(min(bound, Duration(until - now)).inSeconds * share)
             let least = repeats > 0 ? Backoff.minimumRepeatedWait : .zero
             self.entries[index].awayUntil = min(until, now.advanced(clamping: TimeAmount(clamping: max(wait, least))))

@@ -19,7 +19,7 @@ public struct ServerResolver: Sendable {
     }
 
     /// A resolver that always returns these endpoints.
-    public static func fixed(_ endpoints: [Endpoint]) -> ServerResolver {
+    package static func fixed(_ endpoints: [Endpoint]) -> ServerResolver {
         ServerResolver { endpoints }
     }
 

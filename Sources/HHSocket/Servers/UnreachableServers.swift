@@ -2,9 +2,9 @@
 /// The errors of all servers: the underlying error of one with code ``SocketError/Code/noServerReachable``.
 public struct UnreachableServers: Error, Sendable, CustomStringConvertible {
     /// The last error of each server that was tried, which is its ``SocketError/endpoint``.
-    public var errors: [SocketError]
+    public let errors: [SocketError]
 
-    public init(errors: [SocketError]) {
+    package init(errors: [SocketError]) {
         self.errors = errors
     }
 

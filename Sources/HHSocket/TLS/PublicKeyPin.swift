@@ -20,7 +20,7 @@ public struct PublicKeyPin: Hashable, Sendable {
     /// Creates the pin of the first certificate in a PEM text.
     ///
     /// - Throws: ``SocketError`` with code `invalidArgument` if there is none.
-    public init(certificatePEM: String) throws(SocketError) {
+    package init(certificatePEM: String) throws(SocketError) {
         let certificate = try? NIOSSLCertificate.fromPEMBytes(Array(certificatePEM.utf8)).first
         guard let certificate, let pin = PublicKeyPin(certificate) else {
             throw .invalid("there is no certificate in this PEM text")
@@ -35,7 +35,7 @@ public struct PublicKeyPin: Hashable, Sendable {
     }
 
     /// The 32 bytes in base64.
-    public var base64: String { Data(self.digest).base64EncodedString() }
+    package var base64: String { Data(self.digest).base64EncodedString() }
 }
 
 extension PublicKeyPin: CustomStringConvertible {

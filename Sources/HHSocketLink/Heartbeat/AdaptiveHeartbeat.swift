@@ -10,23 +10,23 @@
 /// The defaults are those of Tencent Mars, the long link under WeChat, except ``reprobeAfter``, which is ours. Mars
 /// subtracts 20 s from the interval it found, since its timers count from the last ping; ours count from the last byte
 /// and need no such allowance.
-public struct AdaptiveHeartbeat: HeartbeatStrategy, Hashable {
+package struct AdaptiveHeartbeat: HeartbeatStrategy, Hashable {
     /// The shortest interval, with which the search starts.
-    public var minimum: Duration
+    package var minimum: Duration
     /// The longest interval. Less than ``minimum`` counts as ``minimum``.
-    public var maximum: Duration
+    package var maximum: Duration
     /// The step by which the interval grows and falls back. With zero or less it stays at ``minimum``.
-    public var step: Duration
+    package var step: Duration
     /// The number of answered pings required to grow beyond ``minimum``.
-    public var successesAtMinimum: Int
+    package var successesAtMinimum: Int
     /// The number of answered pings required to grow at any other interval.
-    public var successesPerStep: Int
+    package var successesPerStep: Int
     /// The number of consecutive unanswered pings at one interval required to fall back. One may have other causes,
     /// such as a server that restarts.
-    public var failuresBeforeFallingBack: Int
+    package var failuresBeforeFallingBack: Int
     /// The number of consecutive answered pings below a failed interval after which that interval is tried again, since
     /// networks change under the same name; nil for never.
-    public var reprobeAfter: Int?
+    package var reprobeAfter: Int?
 
     /// - Parameters:
     ///   - minimum: 210 s by default.
@@ -36,7 +36,7 @@ public struct AdaptiveHeartbeat: HeartbeatStrategy, Hashable {
     ///   - successesPerStep: 5 by default, 1 at least.
     ///   - failuresBeforeFallingBack: 2 by default, 1 at least.
     ///   - reprobeAfter: 100 by default, which at intervals of 5 minutes are 8 hours.
-    public init(
+    package init(
         minimum: Duration = .seconds(210),
         maximum: Duration = .seconds(600),
         step: Duration = .seconds(60),
@@ -54,7 +54,7 @@ public struct AdaptiveHeartbeat: HeartbeatStrategy, Hashable {
         self.reprobeAfter = reprobeAfter
     }
 
-    public func interval(for history: HeartbeatHistory) -> Duration {
+    package func interval(for history: HeartbeatHistory) -> Duration {
         var search = Search(self)
         if history.isApplicationActive { return search.minimum }
         for run in history.runs { search.observe(run) }

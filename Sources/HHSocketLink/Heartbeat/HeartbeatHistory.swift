@@ -30,7 +30,7 @@ public struct HeartbeatHistory: Sendable, Hashable {
     /// The runs, oldest first. No two neighbours have the same interval and outcome.
     public private(set) var runs: [Run] = []
     /// Whether the app is in use. False unless reported, as in a process that is not an app.
-    public var isApplicationActive: Bool
+    public package(set) var isApplicationActive: Bool
 
     /// Creates a history from stored runs. Invalid values are corrected: runs of less than one ping are dropped,
     /// intervals are clamped to 1 ms to 365 days, equal neighbours merge, and only the latest 64 runs are kept.
@@ -48,7 +48,7 @@ public struct HeartbeatHistory: Sendable, Hashable {
     /// - Parameters:
     ///   - interval: The time the connection had been idle.
     ///   - isAnswered: Whether it was still alive.
-    public mutating func record(interval: Duration, isAnswered: Bool) {
+    package mutating func record(interval: Duration, isAnswered: Bool) {
         self.append(Run(interval: interval, isAnswered: isAnswered))
     }
 

@@ -75,7 +75,7 @@ package struct HeartbeatMonitor: Sendable {
     /// - Parameters:
     ///   - interval: The interval of the policy's strategy; see ``setInterval(_:)``. At least 1 ms.
     ///   - canPing: Whether the format has a ping for this side. If not, the monitor behaves as with
-    ///     ``HeartbeatPolicy/Mode-swift.enum/expectPings``.
+    ///     ``HeartbeatPolicy/Mode/expectPings``.
     package init(_ policy: HeartbeatPolicy, interval: Duration, canPing: Bool, now: NIODeadline) {
         self.interval = max(.milliseconds(1), TimeAmount(clamping: interval))
         self.replyTimeout = max(.milliseconds(1), TimeAmount(clamping: policy.replyTimeout))

@@ -25,37 +25,37 @@ public struct HeartbeatPolicy: Sendable {
         /// This side pings; the other's pings are answered too. The peer is dead after `misses + 1` reply timeouts
         /// without a byte.
         case ping
-        /// This side never pings: the other side pings every ``HeartbeatPolicy/interval``, and is dead once no byte has
-        /// arrived for `interval + (misses + 1) × replyTimeout`, the time after which ``ping`` would detect it.
+        /// This side never pings: the other side pings every interval, and is dead once no byte has arrived for
+        /// `interval + (misses + 1) × replyTimeout`, the time after which ``ping`` would detect it.
         case expectPings
     }
 
-    /// The strategy that determines the interval. In mode ``Mode-swift.enum/ping`` a ping is due after an interval
-    /// since the last byte sent or since the last byte received, whichever is earlier; in mode
-    /// ``Mode-swift.enum/expectPings`` it is the interval at which the other side pings.
-    public var interval: any HeartbeatStrategy
+    /// The strategy that determines the interval.
+    package var interval: any HeartbeatStrategy
     /// The time one ping waits for a byte from the peer.
-    public var replyTimeout: Duration
+    package var replyTimeout: Duration
     /// The number of pings that may stay unanswered: the peer is dead after `misses + 1` reply timeouts.
-    public var misses: Int
-    /// The payload of our pings. It must be empty in formats that allow no payload in a heartbeat.
-    public var payload: ByteBuffer
-    /// Makes the payload of each ping, instead of ``payload``; nil by default. Runs on the socket's thread, which it
+    package var misses: Int
+    /// The payload of our pings.
+    package var payload: ByteBuffer
+    /// Makes the payload of each ping, instead of a constant one; nil by default. Runs on the socket's thread, which it
     /// must not block. If it throws, or its payload cannot be sent, that ping is skipped, with a warning in the log,
     /// and the next is due after another interval.
     public var makePayload: (@Sendable () throws -> ByteBuffer)?
-    /// The side that pings. A client behaves as with ``Mode-swift.enum/expectPings`` in a format in which only servers
-    /// ping.
-    public var mode: Mode
+    /// The side that pings.
+    package var mode: Mode
 
     /// Creates a policy with a strategy for the interval.
     ///
     /// - Parameters:
-    ///   - strategy: The strategy that sets the interval.
-    ///   - replyTimeout: 8 s by default, as Tencent Mars waits for its no-op.
-    ///   - misses: 1 by default.
-    ///   - payload: Empty by default.
-    ///   - mode: ``Mode-swift.enum/ping`` by default.
+    ///   - strategy: The strategy that sets the interval: since the last byte sent or since the last byte received,
+    ///     whichever is earlier, or at which the other side pings.
+    ///   - replyTimeout: The time one ping waits for a byte from the peer; 8 s by default, as Tencent Mars waits for
+    ///     its no-op.
+    ///   - misses: The number of pings that may stay unanswered; 1 by default.
+    ///   - payload: The payload of our pings, empty by default. It must be empty in formats that allow none.
+    ///   - mode: The side that pings; ``Mode/ping`` by default. A client behaves as with ``Mode/expectPings`` in a
+    ///     format in which only servers ping.
     public init(
         strategy: any HeartbeatStrategy,
         replyTimeout: Duration = .seconds(8),
@@ -74,10 +74,12 @@ public struct HeartbeatPolicy: Sendable {
     ///
     /// - Parameters:
     ///   - interval: 60 s by default. Less than 1 ms counts as 1 ms.
-    ///   - replyTimeout: 8 s by default, as Tencent Mars waits for its no-op.
-    ///   - misses: 1 by default.
-    ///   - payload: Empty by default.
-    ///   - mode: ``Mode-swift.enum/ping`` by default.
+    ///   - replyTimeout: The time one ping waits for a byte from the peer; 8 s by default, as Tencent Mars waits for
+    ///     its no-op.
+    ///   - misses: The number of pings that may stay unanswered; 1 by default.
+    ///   - payload: The payload of our pings, empty by default. It must be empty in formats that allow none.
+    ///   - mode: The side that pings; ``Mode/ping`` by default. A client behaves as with ``Mode/expectPings`` in a
+    ///     format in which only servers ping.
     public init(
         interval: Duration = .seconds(60),
         replyTimeout: Duration = .seconds(8),

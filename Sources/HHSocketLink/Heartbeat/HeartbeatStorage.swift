@@ -42,7 +42,7 @@ public final class InMemoryHeartbeatStorage: HeartbeatStorage {
     }
 
     /// The number of networks that are remembered.
-    public static let maximumNetworks = 64
+    package static let maximumNetworks = 64
 
     private let networks = NIOLockedValueBox(Networks())
 

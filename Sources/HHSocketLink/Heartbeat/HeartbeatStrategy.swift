@@ -7,27 +7,6 @@ public protocol HeartbeatStrategy: Sendable {
     func interval(for history: HeartbeatHistory) -> Duration
 }
 
-/// A constant interval, or one for the foreground and one for the background.
-public struct FixedHeartbeat: HeartbeatStrategy, Hashable {
-    /// The interval.
-    public var interval: Duration
-    /// The interval while the app is not active; nil for ``interval``.
-    public var inBackground: Duration?
-
-    /// - Parameters:
-    ///   - interval: The interval.
-    ///   - inBackground: The interval while the app is not active, which always applies in a process that is not an
-    ///     app; nil, the default, for `interval`.
-    public init(interval: Duration, inBackground: Duration? = nil) {
-        self.interval = interval
-        self.inBackground = inBackground
-    }
-
-    public func interval(for history: HeartbeatHistory) -> Duration {
-        history.isApplicationActive ? self.interval : self.inBackground ?? self.interval
-    }
-}
-
 /// An interval computed by a closure.
 public struct CustomHeartbeat: HeartbeatStrategy {
     private let body: @Sendable (HeartbeatHistory) -> Duration
@@ -42,28 +21,41 @@ public struct CustomHeartbeat: HeartbeatStrategy {
     }
 }
 
-extension HeartbeatStrategy where Self == FixedHeartbeat {
-    /// A constant interval, or another one while the app is not active.
-    public static func fixed(_ interval: Duration, inBackground: Duration? = nil) -> FixedHeartbeat {
-        FixedHeartbeat(interval: interval, inBackground: inBackground)
+extension HeartbeatStrategy where Self == CustomHeartbeat {
+    /// A constant interval, or one for the foreground and one for the background.
+    ///
+    /// - Parameters:
+    ///   - interval: The interval.
+    ///   - inBackground: The interval while the app is not active, which always applies in a process that is not an
+    ///     app; nil, the default, for `interval`.
+    public static func fixed(_ interval: Duration, inBackground: Duration? = nil) -> CustomHeartbeat {
+        CustomHeartbeat { $0.isApplicationActive ? interval : inBackground ?? interval }
     }
-}
 
-extension HeartbeatStrategy where Self == AdaptiveHeartbeat {
-    /// The longest interval for which the network keeps idle connections alive, between `minimum` (210 s by default)
-    /// and `maximum` (600 s), found in steps (60 s).
+    /// The longest interval for which the network keeps an idle connection alive, so that the radio is woken as seldom
+    /// as possible. Routers with network address translation forget connections that are idle for longer than some
+    /// undisclosed time, and silently drop later packets.
+    ///
+    /// It starts at `minimum`, grows by `step` after enough answered pings, and falls back by a step when pings stay
+    /// unanswered; so it settles within one step below the network's limit. While the app is active the interval is
+    /// `minimum`: a dead connection then costs more than the energy of a ping.
+    ///
+    /// - Parameters:
+    ///   - minimum: The shortest interval, with which the search starts; 210 s by default, as in Tencent Mars.
+    ///   - maximum: The longest interval; 600 s by default. Less than `minimum` counts as `minimum`.
+    ///   - step: The step by which the interval grows and falls back; 60 s by default. With zero or less it stays at
+    ///     `minimum`.
     public static func adaptive(
         minimum: Duration = .seconds(210),
         maximum: Duration = .seconds(600),
         step: Duration = .seconds(60)
-    ) -> AdaptiveHeartbeat {
-        AdaptiveHeartbeat(minimum: minimum, maximum: maximum, step: step)
+    ) -> CustomHeartbeat {
+        let strategy = AdaptiveHeartbeat(minimum: minimum, maximum: maximum, step: step)
+        return CustomHeartbeat { strategy.interval(for: $0) }
     }
-}
 
-extension HeartbeatStrategy where Self == CustomHeartbeat {
     /// The interval that the closure computes.
-    public static func custom(_ interval: @escaping @Sendable (HeartbeatHistory) -> Duration) -> CustomHeartbeat {
+    package static func custom(_ interval: @escaping @Sendable (HeartbeatHistory) -> Duration) -> CustomHeartbeat {
         CustomHeartbeat(interval)
     }
 }

@@ -5,10 +5,10 @@
 public struct CompressionPolicy: Hashable, Sendable {
     /// The length in bytes below which bodies are sent uncompressed. 1,024 by default: a smaller one fits a packet
     /// anyway.
-    public var minimumLength: Int
+    package var minimumLength: Int
     /// zlib's level: 1 is the fastest, 9 the smallest; others are clamped. 1 by default: measured on 64 KiB of JSON,
     /// level 1 compresses to 38 %, three times as fast as level 6 to 34 %.
-    public var level: Int
+    package var level: Int
 
     /// - Parameters:
     ///   - minimumLength: Bodies of fewer bytes are sent uncompressed; 1,024 by default.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// A feature that both ends may agree on by hello, identified by its name there.
-public struct ProtocolFeature: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
-    public let rawValue: String
+public struct ProtocolFeature: Hashable, Sendable, CustomStringConvertible {
+    /// The name in hello.
+    package let rawValue: String
 
-    public init(rawValue: String) {
+    package init(rawValue: String) {
         self.rawValue = rawValue
     }
 

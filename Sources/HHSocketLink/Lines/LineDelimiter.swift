@@ -4,7 +4,7 @@ import NIOCore
 /// The bytes between two lines.
 public struct LineDelimiter: Hashable, Sendable {
     /// The longest delimiter, in bytes: 64.
-    public static let maximumLength = 64
+    package static let maximumLength = 64
 
     /// LF, as Unix ends lines. A CR before it belongs to the line.
     public static let lf = LineDelimiter([0x0A])
@@ -16,7 +16,7 @@ public struct LineDelimiter: Hashable, Sendable {
     public static let nul = LineDelimiter([0])
 
     /// The bytes after each sent line; at least one.
-    public let bytes: [UInt8]
+    package let bytes: [UInt8]
     /// Whether a CR before the delimiter is a part of it.
     let dropsCR: Bool
 
@@ -82,7 +82,7 @@ extension LineDelimiter: CustomStringConvertible {
 
     /// Creates a delimiter from `lf`, `crlf`, `any` (LF or CR LF), `nul`, or bytes in hexadecimal, such as `0d0a`; nil
     /// for anything else.
-    public init?(_ text: some StringProtocol) {
+    package init?(_ text: some StringProtocol) {
         switch text {
         case "lf": self = .lf
         case "crlf": self = .crlf

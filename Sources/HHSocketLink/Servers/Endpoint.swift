@@ -6,7 +6,7 @@ public struct Endpoint: Hashable, Sendable {
     /// A TCP port, 1 to 65,535; in a URL without one 80, or 443 for `wss`. 0 for a Unix domain socket.
     public var port: Int
     /// The path of a Unix domain socket; nil for TCP.
-    public let unixPath: String?
+    package let unixPath: String?
     /// The name that the server's certificate must have, and that is sent as the server name indication, if ``host`` is
     /// an address that was found by that name, such as by ``ServerResolver/dns(host:port:)``. Nil by default, for the
     /// host itself. `ClientTLS.serverName` takes precedence.
@@ -107,7 +107,7 @@ public struct Endpoint: Hashable, Sendable {
 
 extension Endpoint {
     /// Whether it is the URL of a WebSocket.
-    public var isWebSocket: Bool { self.webSocket != nil }
+    package var isWebSocket: Bool { self.webSocket != nil }
 
     /// The address without the parts that TCP does not use.
     package var tcpAddress: Endpoint {

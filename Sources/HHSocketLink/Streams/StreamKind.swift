@@ -2,9 +2,9 @@
 /// Which sides of a stream send items.
 public struct StreamKind: Hashable, Sendable {
     /// Whether the client sends items; otherwise the opening has its one message.
-    public let clientStreams: Bool
+    package let clientStreams: Bool
     /// Whether the server sends items; otherwise its final answer has its one message.
-    public let serverStreams: Bool
+    package let serverStreams: Bool
 
     package init(clientStreams: Bool, serverStreams: Bool) {
         self.clientStreams = clientStreams

@@ -2,14 +2,19 @@
 import NIOCore
 package import NIOSSL
 
-/// The oldest version of TLS that is accepted.
-public struct TLSMinimumVersion: Hashable, Sendable {
-    package let version: TLSVersion
-
+/// The oldest version of TLS that is accepted. Cases may be added; have a default when you switch over it.
+public enum TLSMinimumVersion: Hashable, Sendable {
     /// TLS 1.2, RFC 5246.
-    public static let tls12 = TLSMinimumVersion(version: .tlsv12)
+    case tls12
     /// TLS 1.3, RFC 8446.
-    public static let tls13 = TLSMinimumVersion(version: .tlsv13)
+    case tls13
+
+    package var version: TLSVersion {
+        switch self {
+        case .tls12: .tlsv12
+        case .tls13: .tlsv13
+        }
+    }
 }
 
 extension NIOSSLContext {

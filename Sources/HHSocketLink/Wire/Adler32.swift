@@ -4,19 +4,20 @@ import CZlib
 import NIOCore
 
 /// The checksum of the standard frame: adler32 with seed 1, as in RFC 1950.
-public enum Adler32 {
+@usableFromInline
+package enum Adler32 {
     /// The checksum of no bytes.
-    public static let seed: UInt32 = 1
+    @usableFromInline package static let seed: UInt32 = 1
 
     /// The checksum of `bytes`. Up to 64 bytes are summed where this is called, more by code for this processor.
     @inlinable
-    public static func checksum(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
+    package static func checksum(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
         chhsocket_adler32(self.seed, bytes.baseAddress, bytes.count)
     }
 
     /// The checksum of the readable bytes of `buffer`.
     @inlinable
-    public static func checksum(_ buffer: ByteBuffer) -> UInt32 {
+    package static func checksum(_ buffer: ByteBuffer) -> UInt32 {
         buffer.withUnsafeReadableBytes { self.checksum($0) }
     }
 

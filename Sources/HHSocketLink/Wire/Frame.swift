@@ -10,7 +10,7 @@ public enum FrameDirection: Sendable, Hashable {
 
     /// The length in bytes of the standard format's header.
     @inlinable
-    public var headerLength: Int {
+    package var headerLength: Int {
         switch self {
         case .request: 12
         case .response: 16
@@ -32,7 +32,8 @@ public struct Frame: Sendable, Hashable {
         indirect case payloadAndFields(ByteBuffer, [UInt8])
     }
 
-    /// The kind of the frame: the number of an RPC or push, or one of ``FrameType``'s control types.
+    /// The kind of the frame: the number of a call or push, or of a frame of the connection itself, in the standard
+    /// format below 16.
     public var type: UInt32
     /// Joins a response to its request.
     public var serial: UInt32
@@ -102,12 +103,12 @@ public struct Frame: Sendable, Hashable {
     }
 
     /// The length in bytes of the standard format's checksum.
-    public static let trailerLength = 4
+    @usableFromInline package static let trailerLength = 4
     /// The largest payload that is sent as a whole, gathered with others in one buffer, in bytes. Larger ones are sent
     /// in slices of this length without a copy.
     package static let unslicedLength = 64 << 10
     /// The largest payload accepted by default, in bytes: 16 MiB.
-    public static let defaultMaximumPayloadLength = 16 << 20
+    @usableFromInline package static let defaultMaximumPayloadLength = 16 << 20
 }
 
 extension Frame: CustomStringConvertible {

@@ -31,11 +31,11 @@ public protocol FrameCodec: Sendable {
     ///   - maximumPayloadLength: The largest payload accepted, in bytes. Refuse a frame that announces more as soon as
     ///     its length is known; one with a larger payload is refused anyway, as are this number of bytes plus 64 KiB
     ///     without a frame.
-    /// - Returns: The frame; nil if more bytes are needed. Its status counts only in responses of formats with
-    ///   ``WireFormat/Rules/hasStatus``, and its type does not if ``WireFormat/Rules/responsesHaveType`` is false.
+    /// - Returns: The frame; nil if more bytes are needed. Its status counts only in responses of formats whose
+    ///   ``WireFormat/Rules`` have statuses, and its type does not if their responses have none.
     /// - Throws: Any error: these bytes cannot begin a frame, whatever follows. The connection ends with a
-    ///   ``FrameError``, whose code is ``FrameError/Code/codec`` and whose message contains the error. A ``FrameError``
-    ///   is passed on unchanged, such as ``FrameError/payloadTooLarge(length:limit:type:serial:)``.
+    ///   ``FrameError``, whose message contains the error. A ``FrameError`` is passed on unchanged, such as
+    ///   ``FrameError/payloadTooLarge(length:limit:type:serial:)``.
     mutating func decode(
         _ bytes: inout ByteBuffer,
         _ direction: FrameDirection,
@@ -59,22 +59,22 @@ extension WireFormat {
     /// headers.
     public struct Rules: Sendable, Hashable {
         /// The name of the format in messages.
-        public var name: String
+        package var name: String
         /// The types that applications may use. Types below are reserved for the connection.
-        public var applicationTypes: ClosedRange<UInt32>
+        package var applicationTypes: ClosedRange<UInt32>
         /// The serials of requests: counted from the first one to the last, and then from the first again. 0 is none.
-        public var requestSerials: ClosedRange<UInt32>
+        package var requestSerials: ClosedRange<UInt32>
         /// Whether responses have a status. If they do not, every response counts as ``Status/ok``.
-        public var hasStatus: Bool
+        package var hasStatus: Bool
         /// Whether responses have a type. If they do not, a response has the type of its call, and there are no pushes.
-        public var responsesHaveType: Bool
+        package var responsesHaveType: Bool
         /// Nil: neither side pings.
-        public var heartbeat: Heartbeat?
+        package var heartbeat: Heartbeat?
         /// The pushes of a server; nil for none. A codec's pushes cannot be identified by a flag: if other bytes mark a
         /// frame as a push, the codec gives it a serial that no request has.
-        public var push: Push?
+        package var push: Push?
         /// The cancels; nil if a server is not notified that an answer is no longer needed.
-        public var cancel: Cancel?
+        package var cancel: Cancel?
 
         /// - Parameters:
         ///   - name: The name in messages.
@@ -87,8 +87,8 @@ extension WireFormat {
         ///   - cancel: The cancels; nil, the default, for none.
         public init(
             name: String,
-            applicationTypes: ClosedRange<UInt32> = FrameType.application,
-            requestSerials: ClosedRange<UInt32> = FrameSerial.firstRequest...UInt32.max,
+            applicationTypes: ClosedRange<UInt32> = 16...0x1FFF_FFFF,
+            requestSerials: ClosedRange<UInt32> = 50...UInt32.max,
             hasStatus: Bool,
             responsesHaveType: Bool = true,
             heartbeat: Heartbeat? = nil,
@@ -128,8 +128,8 @@ extension WireFormat {
     /// It does not support hello, and is not data: it has no JSON, and equals only itself and its copies. Over
     /// WebSocket its subprotocol must be named (``WebSocketOptions/subprotocol``).
     ///
-    /// - Throws: ``WireFormatError``, which names the rule that `rules` violate, as for a layout, or
-    ///   ``WireFormatError/Rule/codec`` if the codec lacks the ping or cancel that they require.
+    /// - Throws: ``WireFormatError``, which names the rule that `rules` violate, as for a layout, or `codec` if the
+    ///   codec lacks the ping or cancel that they require.
     public init(codec: some FrameCodec, rules: Rules) throws(WireFormatError) {
         let layout = rules.layout
         try layout.validate()
@@ -138,7 +138,7 @@ extension WireFormat {
     }
 
     /// Whether a ``FrameCodec`` reads and writes its frames.
-    public var hasCodec: Bool { self.storage.hasCodec }
+    package var hasCodec: Bool { self.storage.hasCodec }
 
     /// Checks that the codec encodes the frames that the connection itself sends, and decodes them again.
     private func checkCodec() throws(WireFormatError) {

@@ -30,12 +30,12 @@ public struct FrameDecoder: Sendable {
     /// The two checksums of a corrupt frame.
     public struct ChecksumMismatch: Sendable, Hashable, CustomStringConvertible {
         /// The checksum in the frame's trailer. It has 64 bits where the field for it has 8 bytes.
-        public var received: UInt64
+        @usableFromInline package var received: UInt64
         /// The checksum of the payload.
-        public var computed: UInt64
+        @usableFromInline package var computed: UInt64
 
         @inlinable
-        public init(received: some BinaryInteger, computed: some BinaryInteger) {
+        package init(received: some BinaryInteger, computed: some BinaryInteger) {
             self.received = UInt64(truncatingIfNeeded: received)
             self.computed = UInt64(truncatingIfNeeded: computed)
         }
@@ -60,16 +60,16 @@ public struct FrameDecoder: Sendable {
         /// The payload, valid only until the closure that received it returns.
         public var payload: UnsafeRawBufferPointer
         /// The bytes of the header, valid as long as the payload; empty in formats of a ``FrameCodec``.
-        public var header: UnsafeRawBufferPointer
+        @usableFromInline package var header: UnsafeRawBufferPointer
         /// The length of the whole frame in bytes.
-        public var frameLength: Int
+        @usableFromInline package var frameLength: Int
         /// Set if the payload must not be used.
         public var mismatch: ChecksumMismatch?
         /// The reason if the bytes are not a frame, in formats with separators. Type and serial are those of its
         /// header, or zero. `frameLength` is that of the header, or zero, since the end of the bytes is not known yet.
         public var malformation: FrameError?
         /// The number of bytes in front of it that belong to no frame, in formats with separators.
-        public var skippedBytes = 0
+        @usableFromInline package var skippedBytes = 0
 
         @inlinable
         init(
@@ -93,27 +93,27 @@ public struct FrameDecoder: Sendable {
 
     /// The largest payload that is copied, in bytes, so that a small one kept for long does not retain a whole read's
     /// buffer. `Docs/Internals.md` describes how the number was determined.
-    public static let defaultCopyLimit = 1_024
+    @usableFromInline package static let defaultCopyLimit = 1_024
     /// The size of the blocks into which small payloads of one read are copied, in bytes, headers included: a payload
     /// that is kept for long retains its block.
     @usableFromInline static let blockLength = 1_024
     /// The default number of consecutive frames with a wrong checksum that ends the stream, the last one included.
-    public static let defaultMaximumCorruptRun = 3
+    @usableFromInline package static let defaultMaximumCorruptRun = 3
 
     /// Which kind of header the stream has.
-    public let direction: FrameDirection
+    @usableFromInline package let direction: FrameDirection
     /// The layout of frames.
-    public let format: WireFormat
+    @usableFromInline package let format: WireFormat
     /// The largest payload accepted, in bytes.
-    public private(set) var maximumPayloadLength: Int
+    package private(set) var maximumPayloadLength: Int
     /// The largest payload of a hello accepted, in bytes.
     private var maximumHelloLength = Int(Int32.max)
     /// The longest payload that is within the limit of any frame: longer ones are checked more closely.
     @usableFromInline var unquestionedLength: UInt32
     /// Payloads up to this many bytes are copied out of the read buffer; larger ones are slices of it.
-    public let copyLimit: Int
+    @usableFromInline package let copyLimit: Int
     /// The number of consecutive wrong checksums that ends the stream.
-    public let maximumCorruptRun: Int
+    package let maximumCorruptRun: Int
     /// Bits 29 to 31 of a type that the two sides have agreed to use, as a mask; none at first. Others are a sign that
     /// the stream is out of step, where it may be: after a wrong checksum.
     package var agreedFlags: UInt32 = 0
@@ -193,7 +193,7 @@ public struct FrameDecoder: Sendable {
     func accepts(_ header: FrameHeader) -> Bool { Int(header.length) <= self.limit(of: header) }
 
     /// The number of bytes kept of an incomplete frame.
-    public var bufferedBytes: Int { self.partial.readableBytes + self.input.readableBytes }
+    package var bufferedBytes: Int { self.partial.readableBytes + self.input.readableBytes }
 
     /// Whether the bytes up to the next separator are being dropped.
     package var isSkipping: Bool { self.search.isSkipping }

@@ -4,11 +4,11 @@ import NIOCore
 /// Turns frames into bytes.
 public struct FrameEncoder: Sendable {
     /// Which kind of header to write.
-    public let direction: FrameDirection
+    @usableFromInline package let direction: FrameDirection
     /// The layout of frames.
-    public let format: WireFormat
+    package let format: WireFormat
     /// The custom fields of frames that bring none; nil: zeros.
-    public let customFields: [UInt8]?
+    package let customFields: [UInt8]?
     /// Nil for the standard format.
     @usableFromInline let plan: HeaderPlan?
 
@@ -29,7 +29,7 @@ public struct FrameEncoder: Sendable {
     /// The length in bytes of a frame with a payload of `payloadLength` bytes; the largest if that of the header
     /// varies, and an estimate in formats of a ``FrameCodec``.
     @inlinable
-    public func encodedLength(payloadLength: Int) -> Int {
+    package func encodedLength(payloadLength: Int) -> Int {
         if let plan = self.plan { return self.overhead(plan) + payloadLength }
         return self.direction.headerLength + payloadLength + Frame.trailerLength
     }
@@ -134,7 +134,7 @@ public struct FrameEncoder: Sendable {
 
     /// Appends only the frame's header, for payloads that are sent without being copied. In formats of a ``FrameCodec``
     /// there is no header, and nothing after a payload: their frames are encoded as a whole.
-    public func encodeHeader(of frame: Frame, into buffer: inout ByteBuffer) {
+    package func encodeHeader(of frame: Frame, into buffer: inout ByteBuffer) {
         self.encode(self.header(of: frame), of: frame, into: &buffer)
     }
 
@@ -164,7 +164,7 @@ public struct FrameEncoder: Sendable {
     }
 
     /// Appends the part after the payload.
-    public func encodeTrailer(of frame: Frame, into buffer: inout ByteBuffer) {
+    package func encodeTrailer(of frame: Frame, into buffer: inout ByteBuffer) {
         self.encodeTrailer(type: frame.type, frame.payload, into: &buffer)
     }
 

@@ -2,8 +2,8 @@
 /// Bytes that are no frame of the format. Where the next frame starts is unknown, so the connection must end, unless
 /// the format has separators by which the decoder finds the next frame.
 public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The fault of the stream. More may be added; always have a default case.
-    public struct Code: Hashable, Sendable, CustomStringConvertible {
+    /// The fault of the stream.
+    package struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Name: String, Hashable, Sendable {
             case payloadTooLarge, frameTooShort, headerLength, headerTooLong, illegalNumber
             case wrongConstant, wrongTail, wrongEnd, implausible, corruptRun, givenUp, codec
@@ -14,35 +14,35 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         private init(_ name: Name) { self.name = name }
 
         /// The code's name, such as `payloadTooLarge`.
-        public var description: String { self.name.rawValue }
+        package var description: String { self.name.rawValue }
 
         /// A header announced more payload than the limit.
-        public static let payloadTooLarge = Self(.payloadTooLarge)
+        package static let payloadTooLarge = Self(.payloadTooLarge)
         /// A header announced a frame shorter than the header itself and the part after the payload.
-        public static let frameTooShort = Self(.frameTooShort)
+        package static let frameTooShort = Self(.frameTooShort)
         /// A header announced its own length, which is not accepted.
-        public static let headerLength = Self(.headerLength)
+        package static let headerLength = Self(.headerLength)
         /// A header has more than ``WireFormat/maximumHeaderLength`` bytes.
-        public static let headerTooLong = Self(.headerTooLong)
+        package static let headerTooLong = Self(.headerTooLong)
         /// A number has no digits, others than digits, or more than 32 bits.
-        public static let illegalNumber = Self(.illegalNumber)
+        package static let illegalNumber = Self(.illegalNumber)
         /// Bytes that should be the same in every frame are others.
-        public static let wrongConstant = Self(.wrongConstant)
+        package static let wrongConstant = Self(.wrongConstant)
         /// A frame did not end with its type.
-        public static let wrongTail = Self(.wrongTail)
+        package static let wrongTail = Self(.wrongTail)
         /// A frame did not end with the separator at the place that its length determines.
-        public static let wrongEnd = Self(.wrongEnd)
+        package static let wrongEnd = Self(.wrongEnd)
         /// A wrong checksum was followed by a header with an unused type: the length was wrong too.
-        public static let implausible = Self(.implausible)
+        package static let implausible = Self(.implausible)
         /// The limit of consecutive frames with a wrong checksum, or without the right end, was reached.
-        public static let corruptRun = Self(.corruptRun)
+        package static let corruptRun = Self(.corruptRun)
         /// The rest of a frame did not arrive in time.
-        public static let givenUp = Self(.givenUp)
+        package static let givenUp = Self(.givenUp)
         /// A ``FrameCodec`` refused the bytes or the frame, or broke the rules of one.
-        public static let codec = Self(.codec)
+        package static let codec = Self(.codec)
     }
 
-    public let code: Code
+    package let code: Code
     /// The bytes that were found and those that were expected, in one line.
     public let message: String
     /// The type of the frame concerned, where its header was read.
@@ -52,6 +52,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
     /// Whether the header of the frame concerned is marked as a push's by a flag.
     package var isMarkedAsPush = false
 
+    /// The message.
     public var description: String { self.message }
 
     /// The error with the bytes of the header and its decoded fields, which show the author of the layout what is

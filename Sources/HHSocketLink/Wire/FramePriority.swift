@@ -32,7 +32,3 @@ public struct FramePriority: RawRepresentable, Hashable, Comparable, Sendable {
 extension FramePriority: ExpressibleByFloatLiteral {
     public init(floatLiteral value: Float) { self.init(rawValue: value) }
 }
-
-extension FramePriority: ExpressibleByIntegerLiteral {
-    public init(integerLiteral value: Int) { self.init(rawValue: Float(value)) }
-}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The `type` words that mean something to the framework itself.
-public enum FrameType {
+package enum FrameType {
     /// A ping or its answer, which ``Frame/status`` and the serial distinguish.
     package static let heartbeat: UInt32 = 0
     /// Client to server: stop working on the request with this serial. Never answered.
@@ -18,9 +18,9 @@ public enum FrameType {
     /// Client to server: an item of the stream with this serial. It has flags, as the types of applications.
     package static let item: UInt32 = 8
     /// Types that the framework reserves, whatever the serial.
-    public static let control: ClosedRange<UInt32> = 0...15
+    package static let control: ClosedRange<UInt32> = 0...15
     /// Types an application may use. The three bits above are flags.
-    public static let application: ClosedRange<UInt32> = 16...0x1FFF_FFFF
+    package static let application: ClosedRange<UInt32> = 16...0x1FFF_FFFF
 
     /// In an application's type, if hello agreed on it: metadata precedes the body.
     package static let metadataFlag: UInt32 = 1 << 31
@@ -34,20 +34,20 @@ public enum FrameType {
 }
 
 /// The `serial` words that mean something to the framework itself.
-public enum FrameSerial {
+package enum FrameSerial {
     /// Hello and its answer.
     package static let hello: UInt32 = 3
     package static let goAway: UInt32 = 4
     /// The credit of all streams of a connection together.
     package static let connectionCredit: UInt32 = 0
     /// The client's own ping.
-    public static let clientPing: UInt32 = 0
+    package static let clientPing: UInt32 = 0
     /// A push from the server, which answers no request.
-    public static let push: UInt32 = 1
+    package static let push: UInt32 = 1
     /// The ping of our server. Other servers may use any reserved serial.
-    public static let serverPing: UInt32 = 5
+    package static let serverPing: UInt32 = 5
     /// Serials that no request carries.
-    public static let reserved: ClosedRange<UInt32> = 0...49
+    package static let reserved: ClosedRange<UInt32> = 0...49
     /// The first serial of a request, and the one counting wraps to.
-    public static let firstRequest: UInt32 = 50
+    package static let firstRequest: UInt32 = 50
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The outcome of a request: the `status` word of a response or push frame.
 ///
-/// Anything but ``ok`` is an error, including unlisted statuses. ``mayHaveBeenExecuted`` and ``isTransient`` say
-/// whether the request may have been executed, and whether a later attempt may succeed.
+/// Anything but ``ok`` is an error, including unlisted statuses. ``isTransient`` says whether a later attempt may
+/// succeed, and ``SocketError/notExecuted`` whether the request may have been executed.
 public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
     public let rawValue: UInt32
 
@@ -12,10 +12,10 @@ public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConverti
     }
 
     /// A server's ping carries no verdict.
-    public static let ping = Status(rawValue: 0)
+    package static let ping = Status(rawValue: 0)
     public static let ok = Status(rawValue: 200)
     /// More answers to the same request follow. To a unary call this is an error.
-    public static let partial = Status(rawValue: 206)
+    package static let partial = Status(rawValue: 206)
     public static let serverLostConnection = Status(rawValue: 300)
     public static let illegalLength = Status(rawValue: 301)
     /// The server's check of the request's checksum failed.

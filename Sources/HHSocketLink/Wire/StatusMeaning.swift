@@ -30,7 +30,7 @@ extension Status {
     ///
     /// False for ``undefinedType``, ``overloaded`` and ``draining``: sending the request again is safe, whatever it
     /// does.
-    public var mayHaveBeenExecuted: Bool { self.meaning != .notExecuted }
+    package var mayHaveBeenExecuted: Bool { self.meaning != .notExecuted }
 
     /// Whether a later attempt of the same request may succeed.
     ///
@@ -40,5 +40,5 @@ extension Status {
     /// Whether a server keeps an answer of this status for the request's idempotency key, and returns it to repeats.
     ///
     /// The opposite of ``isTransient``: a repeat could never succeed if a transient failure were kept.
-    public var isKept: Bool { self.meaning == .answered }
+    package var isKept: Bool { self.meaning == .answered }
 }

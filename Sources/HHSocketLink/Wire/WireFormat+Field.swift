@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 extension WireFormat {
     /// The largest possible header, in bytes.
-    public static let maximumHeaderLength = 1_024
+    package static let maximumHeaderLength = 1_024
 
     /// The order of the bytes of an integer.
     public enum ByteOrder: String, Sendable, Hashable, Codable, CaseIterable {
@@ -36,7 +36,7 @@ extension WireFormat {
         /// - Parameters:
         ///   - bytes: The width of the field; 4 by default.
         ///   - order: Big-endian by default.
-        public static func integer(bytes: Int = 4, _ order: ByteOrder = .big) -> Number {
+        package static func integer(bytes: Int = 4, _ order: ByteOrder = .big) -> Number {
             Number(kind: .integer(bytes: bytes, order))
         }
 
@@ -178,7 +178,7 @@ extension WireFormat {
         /// others is refused.
         public static func constant(_ bytes: [UInt8]) -> Field { Field(kind: .constant(bytes)) }
         /// A separator, or another text that is the same in every frame.
-        public static func text(_ text: String) -> Field { Field(kind: .constant(Array(text.utf8))) }
+        package static func text(_ text: String) -> Field { Field(kind: .constant(Array(text.utf8))) }
         /// A number of raw bytes, set per request by name (`SocketRequest.header`), or zero.
         public static func custom(_ name: String, bytes: Int) -> Field { Field(kind: .custom(name, bytes)) }
 
@@ -191,7 +191,7 @@ extension WireFormat {
         }
 
         /// The field's width in bytes; nil where it depends on the number.
-        public var width: Int? {
+        package var width: Int? {
             switch self.kind {
             case .word(_, let number), .headerLength(_, let number), .flags(_, let number): number.width
             case .constant(let bytes): bytes.count

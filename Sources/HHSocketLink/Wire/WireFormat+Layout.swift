@@ -22,10 +22,10 @@ extension WireFormat {
             case crc32c
         }
 
-        public var algorithm: Algorithm
+        package var algorithm: Algorithm
         /// The width of the field: 4 or 8 bytes. In 8 the checksum is an integer of 64 bits, whose upper half is zero.
-        public var width: Int
-        public var order: ByteOrder
+        package var width: Int
+        package var order: ByteOrder
 
         /// - Parameters:
         ///   - algorithm: How it is computed.
@@ -46,24 +46,24 @@ extension WireFormat {
             /// The server pings; the client answers each with a heartbeat of the same serial.
             case server
             /// Both sides ping. A heartbeat that the client receives is a ping if its status is
-            /// ``Heartbeat/pingStatus``, and otherwise an answer.
+            /// `pingStatus`, and otherwise an answer.
             case both
         }
 
-        public var type: UInt32
+        package var type: UInt32
         /// The type of the answer to a ping, with the ping's serial; nil for the type of the ping. A different type
         /// alone distinguishes a ping from an answer.
-        public var answerType: UInt32?
-        public var pingedBy: Pinger
+        package var answerType: UInt32?
+        package var pingedBy: Pinger
         /// The serial of a client's ping.
-        public var clientSerial: UInt32
+        package var clientSerial: UInt32
         /// The serial of a ping of our server. A client answers others too.
-        public var serverSerial: UInt32
+        package var serverSerial: UInt32
         /// The serials that, together with the type, identify a heartbeat. Nil: a server treats every frame of the type
         /// as a heartbeat, a client answers those whose serial is not that of a request.
-        public var serials: ClosedRange<UInt32>?
+        package var serials: ClosedRange<UInt32>?
         /// The status of a server's ping on the wire, in formats with statuses.
-        public var pingStatus: Status
+        package var pingStatus: Status
 
         /// - Parameters:
         ///   - type: The type of a heartbeat.
@@ -78,10 +78,10 @@ extension WireFormat {
             type: UInt32,
             answerType: UInt32? = nil,
             pingedBy: Pinger,
-            clientSerial: UInt32 = FrameSerial.clientPing,
-            serverSerial: UInt32 = FrameSerial.serverPing,
+            clientSerial: UInt32 = 0,
+            serverSerial: UInt32 = 5,
             serials: ClosedRange<UInt32>? = nil,
-            pingStatus: Status = .ping
+            pingStatus: Status = Status(rawValue: 0)
         ) {
             self.type = type
             self.answerType = answerType
@@ -104,7 +104,7 @@ extension WireFormat {
 
         package let mark: Mark
         /// The serial of our server's pushes.
-        public let serial: UInt32
+        package let serial: UInt32
 
         /// A push has this serial, which no request has.
         public init(serial: UInt32) {
@@ -140,19 +140,19 @@ extension WireFormat {
         }
 
         /// The types that only pushes have; nil if a push is recognised otherwise.
-        public var types: ClosedRange<UInt32>? {
+        package var types: ClosedRange<UInt32>? {
             if case .types(let types) = self.mark { types } else { nil }
         }
 
         /// The serials that only pushes have; nil if a push is recognised otherwise.
-        public var serials: ClosedRange<UInt32>? {
+        package var serials: ClosedRange<UInt32>? {
             if case .serials(let serials) = self.mark { serials } else { nil }
         }
     }
 
     /// The frame with which a client cancels a request, whose serial it has.
     public struct Cancel: Sendable, Hashable {
-        public var type: UInt32
+        package var type: UInt32
 
         public init(type: UInt32) {
             self.type = type

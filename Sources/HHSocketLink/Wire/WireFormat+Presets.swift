@@ -30,7 +30,7 @@ extension WireFormat {
     public static let separated = WireFormat(known: .separated)
 
     /// The presets by name: `standard`, `tgcd` (without a session id), `plain`, `mars` and `separated`.
-    public static let presets: [String: WireFormat] = [
+    package static let presets: [String: WireFormat] = [
         "standard": .standard, "tgcd": .tgcd, "plain": .plain, "mars": .mars, "separated": .separated,
     ]
 }

@@ -22,7 +22,7 @@ import NIOCore
 public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
     /// Values that are computed once, so that a format costs one reference.
     @usableFromInline
-    final class Storage: Sendable {
+    final class Storage: Hashable, Sendable {
         let layout: Layout
         @usableFromInline let isStandard: Bool
         let request: HeaderPlan
@@ -51,6 +51,17 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
             self.request = HeaderPlan(layout, .request, codec: codec)
             self.response = HeaderPlan(layout, .response, codec: codec)
         }
+
+        /// A format with a codec equals only its copies.
+        @usableFromInline
+        static func == (one: Storage, other: Storage) -> Bool {
+            one === other || !one.hasCodec && !other.hasCodec && one.layout == other.layout
+        }
+
+        @usableFromInline
+        func hash(into hasher: inout Hasher) {
+            hasher.combine(self.layout)
+        }
     }
 
     @usableFromInline let storage: Storage
@@ -73,14 +84,6 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
     /// The layout's name.
     public var description: String { self.layout.name }
 
-    public static func == (one: WireFormat, other: WireFormat) -> Bool {
-        one.storage === other.storage || !one.hasCodec && !other.hasCodec && one.layout == other.layout
-    }
-
-    public func hash(into hasher: inout Hasher) {
-        hasher.combine(self.layout)
-    }
-
     func plan(for direction: FrameDirection) -> HeaderPlan {
         switch direction {
         case .request: self.storage.request
@@ -97,25 +100,25 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
 
     /// Whether calls or pushes may have this type: it is in ``Layout/applicationTypes``, and neither a heartbeat's nor
     /// a cancel's.
-    public func isApplicationType(_ type: UInt32) -> Bool {
+    package func isApplicationType(_ type: UInt32) -> Bool {
         let number = UInt64(type)
         return self.storage.applicationTypes.contains(number) && !self.isReserved(number)
     }
 
     /// Whether calls may have this type: an application's type that does not identify pushes.
-    public func isCallType(_ type: UInt32) -> Bool {
+    package func isCallType(_ type: UInt32) -> Bool {
         self.isApplicationType(type) && !self.storage.pushTypes.contains(UInt64(type))
     }
 
     /// Whether pushes may have this type: an application's type, and one that identifies pushes if types do.
-    public func isPushType(_ type: UInt32) -> Bool {
+    package func isPushType(_ type: UInt32) -> Bool {
         guard let push = self.storage.layout.push, self.isApplicationType(type) else { return false }
         return push.types?.contains(type) ?? true
     }
 
     /// Whether a frame of this type belongs to the connection and not to a call: a heartbeat, a cancel, or a type below
     /// those of applications.
-    public func isControlType(_ type: UInt32) -> Bool {
+    package func isControlType(_ type: UInt32) -> Bool {
         let number = UInt64(type)
         return number < self.storage.applicationTypes.lowerBound || self.isReserved(number)
     }
@@ -213,11 +216,11 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
     package var responsesHaveType: Bool { self.storage.response.hasType }
 
     /// Whether a damaged frame does not affect others, because reading continues after the next separator.
-    public var resynchronises: Bool { self.storage.response.resynchronises }
+    package var resynchronises: Bool { self.storage.response.resynchronises }
 
     /// Whether responses carry a status. If they do not, every response counts as ``Status/ok``, and a server cannot
     /// answer with an error.
-    public var hasStatus: Bool { self.storage.response.hasStatus }
+    package var hasStatus: Bool { self.storage.response.hasStatus }
 
     // MARK: Custom fields
 

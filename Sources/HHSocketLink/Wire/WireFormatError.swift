@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The reason why a layout is invalid.
 public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The rule that was broken. More may be added; always have a default case.
-    public struct Rule: Hashable, Sendable, CustomStringConvertible {
+    /// A rule of layouts.
+    package struct Rule: Hashable, Sendable, CustomStringConvertible {
         private enum Name: String, Hashable, Sendable {
             case typeMissing, serialMissing, lengthMissing, fieldTwice, statusInRequestsOnly
             case constantEmpty, customNameEmpty, customNameTwice, customWidth, headerTooLong, headerLengthLimit
@@ -19,90 +19,91 @@ public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertibl
 
         private init(_ name: Name) { self.name = name }
 
-        /// The rule's name.
-        public var description: String { self.name.rawValue }
+        /// The rule's name, such as `pushIsResponse`.
+        package var description: String { self.name.rawValue }
 
         /// Requests have a type. A response without one has the type of its call.
-        public static let typeMissing = Self(.typeMissing)
+        package static let typeMissing = Self(.typeMissing)
         /// Both headers have a serial: nothing else joins a response to its request.
-        public static let serialMissing = Self(.serialMissing)
+        package static let serialMissing = Self(.serialMissing)
         /// Both headers have a length, because nothing else determines the end of a frame.
-        public static let lengthMissing = Self(.lengthMissing)
+        package static let lengthMissing = Self(.lengthMissing)
         /// Type, serial, status, length, flags and the header's length occur at most once in a header.
-        public static let fieldTwice = Self(.fieldTwice)
+        package static let fieldTwice = Self(.fieldTwice)
         /// A status describes the outcome of a request: if requests have one, so have responses.
-        public static let statusInRequestsOnly = Self(.statusInRequestsOnly)
+        package static let statusInRequestsOnly = Self(.statusInRequestsOnly)
         /// A constant has at least one byte.
-        public static let constantEmpty = Self(.constantEmpty)
+        package static let constantEmpty = Self(.constantEmpty)
         /// A custom field has a name.
-        public static let customNameEmpty = Self(.customNameEmpty)
+        package static let customNameEmpty = Self(.customNameEmpty)
         /// The custom fields of a header have different names.
-        public static let customNameTwice = Self(.customNameTwice)
+        package static let customNameTwice = Self(.customNameTwice)
         /// A custom field is 1 byte wide at least, and has the same width in requests and responses.
-        public static let customWidth = Self(.customWidth)
+        package static let customWidth = Self(.customWidth)
         /// A header has ``WireFormat/maximumHeaderLength`` bytes at most.
-        public static let headerTooLong = Self(.headerTooLong)
+        package static let headerTooLong = Self(.headerTooLong)
         /// The header length that is still accepted is at least the header's own, and at most
         /// ``WireFormat/maximumHeaderLength``.
-        public static let headerLengthLimit = Self(.headerLengthLimit)
+        package static let headerLengthLimit = Self(.headerLengthLimit)
         /// A checksum has 32 bits, and its field at least as many.
-        public static let checksumTooWide = Self(.checksumTooWide)
+        package static let checksumTooWide = Self(.checksumTooWide)
         /// A checksum's field is 4 or 8 bytes wide.
-        public static let checksumFieldWidth = Self(.checksumFieldWidth)
+        package static let checksumFieldWidth = Self(.checksumFieldWidth)
         /// The tail repeats the type: if there is a tail, both headers have a type.
-        public static let tailWithoutType = Self(.tailWithoutType)
+        package static let tailWithoutType = Self(.tailWithoutType)
         /// No request has serial 0.
-        public static let serialZero = Self(.serialZero)
+        package static let serialZero = Self(.serialZero)
         /// At least one type remains for applications.
-        public static let noApplicationTypes = Self(.noApplicationTypes)
+        package static let noApplicationTypes = Self(.noApplicationTypes)
         /// A status for success, or any other that means something, needs responses that have a status.
-        public static let okStatusWithoutStatus = Self(.okStatusWithoutStatus)
+        package static let okStatusWithoutStatus = Self(.okStatusWithoutStatus)
         /// If both sides ping, a status or a different type distinguishes pings from answers.
-        public static let bothPingWithoutStatus = Self(.bothPingWithoutStatus)
+        package static let bothPingWithoutStatus = Self(.bothPingWithoutStatus)
         /// A ping's status is neither 200 nor the one that means success, where both sides ping.
-        public static let pingResemblesAnswer = Self(.pingResemblesAnswer)
+        package static let pingResemblesAnswer = Self(.pingResemblesAnswer)
         /// The serial of a ping is one of the serials that heartbeats may have.
-        public static let heartbeatSerial = Self(.heartbeatSerial)
+        package static let heartbeatSerial = Self(.heartbeatSerial)
         /// Heartbeat and cancel have different types.
-        public static let heartbeatIsCancel = Self(.heartbeatIsCancel)
+        package static let heartbeatIsCancel = Self(.heartbeatIsCancel)
         /// A push can be distinguished from a response: its serial is not one that a request may have, or its flag not
         /// one of a response.
-        public static let pushIsResponse = Self(.pushIsResponse)
+        package static let pushIsResponse = Self(.pushIsResponse)
         /// If there are pushes, responses have a type.
-        public static let pushWithoutType = Self(.pushWithoutType)
+        package static let pushWithoutType = Self(.pushWithoutType)
         /// If pushes are identified by a flag, responses have flags.
-        public static let pushWithoutFlags = Self(.pushWithoutFlags)
+        package static let pushWithoutFlags = Self(.pushWithoutFlags)
         /// The types that identify pushes are among those of applications.
-        public static let pushTypes = Self(.pushTypes)
+        package static let pushTypes = Self(.pushTypes)
         /// An integer has 1, 2, 3, 4 or 8 bytes, and a number of a fixed width 1 to 20 digits.
-        public static let numberWidth = Self(.numberWidth)
+        package static let numberWidth = Self(.numberWidth)
         /// A number with as many digits as it needs is followed by a constant that does not begin with a digit.
-        public static let numberWithoutEnd = Self(.numberWithoutEnd)
+        package static let numberWithoutEnd = Self(.numberWithoutEnd)
         /// A length that counts the whole frame has a fixed width.
-        public static let lengthCountsItself = Self(.lengthCountsItself)
+        package static let lengthCountsItself = Self(.lengthCountsItself)
         /// A header that announces its length has fields of fixed widths.
-        public static let headerLengthVariable = Self(.headerLengthVariable)
+        package static let headerLengthVariable = Self(.headerLengthVariable)
         /// The separator at the end of a frame has 1 to 64 bytes.
-        public static let bodyEndLength = Self(.bodyEndLength)
+        package static let bodyEndLength = Self(.bodyEndLength)
         /// A type, serial, status or flag that the layout names can be written in its field.
-        public static let valueTooLarge = Self(.valueTooLarge)
+        package static let valueTooLarge = Self(.valueTooLarge)
         /// The status that means success means nothing else.
-        public static let statusMeansTwo = Self(.statusMeansTwo)
+        package static let statusMeansTwo = Self(.statusMeansTwo)
         /// A ``FrameCodec`` supports the pings and cancels of its rules, and reads what it has written.
-        public static let codec = Self(.codec)
+        package static let codec = Self(.codec)
         /// The JSON is as `Docs/WireFormat.md` describes.
-        public static let malformed = Self(.malformed)
+        package static let malformed = Self(.malformed)
     }
 
     /// The rule that was broken.
-    public let rule: Rule
+    package let rule: Rule
     /// The fault and its remedy, in one line.
     public let message: String
 
-    public init(_ rule: Rule, _ message: String) {
+    package init(_ rule: Rule, _ message: String) {
         self.rule = rule
         self.message = message
     }
 
+    /// The message, and the name of the rule in parentheses; `Docs/WireFormat.md` lists the rules.
     public var description: String { "\(self.message) (\(self.rule))" }
 }

@@ -14,8 +14,8 @@ public struct RetryPolicy: Hashable, Sendable {
     public var backoff: Backoff
     /// The failures after which a call is sent again; ``defaultCodes`` by default.
     ///
-    /// A request with an idempotency key is not sent again after an answer that the server keeps for the key
-    /// (``/HHSocket/Status/isKept``), whatever the codes: the answer would be the same.
+    /// A request with an idempotency key is not sent again after an answer that the server keeps for the key, one whose
+    /// status is not transient, whatever the codes: the answer would be the same.
     ///
     /// With `timeout`, an attempt whose answer has not begun in time (``CallOptions/firstResponseTimeout``) is sent
     /// again, but never a call that has timed out itself. With `notConnected` and the codes of connecting, a call that

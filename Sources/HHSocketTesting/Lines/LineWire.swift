@@ -17,7 +17,7 @@ public struct LineWire: MockWire {
         public var bytes: ByteBuffer
 
         /// The line as text; nil if it is not UTF-8.
-        public var text: String? { try? LineLink.Line(bytes: self.bytes).text }
+        public var text: String? { try? ReceivedLine(bytes: self.bytes).text }
 
         public var description: String { "\(self.text ?? "\(self.bytes)") on connection \(self.connection)" }
     }

@@ -39,7 +39,7 @@ import Testing
         case .item: try await self.check(Inbox(.items(detaching: .behind), account: nil), item, end)
         case .itemOfServer: try await self.check(Inbox(.items(detaching: .all), account: nil), item, end)
         case .message: try await self.check(WebSocketInbox(account: nil) {}, WebSocketMessage("element"), end)
-        case .line: try await self.check(Inbox(account: nil) {}, LineLink.Line(bytes: Self.bytes), end)
+        case .line: try await self.check(Inbox(account: nil) {}, ReceivedLine(bytes: Self.bytes), end)
         }
     }
 

@@ -243,7 +243,7 @@ import Testing
         let tasks = (UInt32(101)...103).map { client.dataTask(with: SocketRequest(type: $0)) }
         for task in tasks { task.resume() }
         #expect(tasks[2].priority == .default)
-        tasks[2].priority = 1
+        tasks[2].priority = 1.0
         tasks[0].priority = .low
         let last = client.dataTask(with: SocketRequest(type: 1))
         last.resume()

@@ -84,7 +84,7 @@ private enum History {
 
         var description: String {
             switch self {
-            case .shaken(let remedy): "shaken \(remedy.map { "\($0.kind)" } ?? "well")"
+            case .shaken(let remedy): "shaken \(remedy.map { "\($0)" } ?? "well")"
             case .time(let amount): "time \(amount.nanoseconds / 1_000_000) ms"
             case .connect(let attempts): "connect \(attempts ?? 0)"
             case .switchServer(let endpoint): "switch \(endpoint?.description ?? "")"
@@ -284,7 +284,7 @@ private struct World {
             self.forget(id)
         case .shaken(let remedy):
             guard let id = self.handshaking else { return nil }
-            if remedy?.kind == .stop { self.isStopped = true }
+            if remedy == .stop { self.isStopped = true }
             let error = SocketError(.handshakeRefused, message: "refused")
             actions =
                 if let remedy {

@@ -42,7 +42,7 @@ import Testing
     private func declaredStatuses() throws -> [UInt32: String] {
         let file = packageFolder.appendingPathComponent("Sources/HHSocketLink/Wire/Status.swift")
         let source = try String(contentsOf: file, encoding: .utf8)
-        let declarations = source.matches(of: /public static let (\w+) = Status\(rawValue: (\d+)\)/)
+        let declarations = source.matches(of: /(?:public|package) static let (\w+) = Status\(rawValue: (\d+)\)/)
         return Dictionary(
             try declarations.map { (try #require(UInt32($0.2)), String($0.1)) },
             uniquingKeysWith: { first, _ in first }

@@ -5,16 +5,16 @@ public import NIOCore
 /// ``SocketError/Code/handshakeRefused``.
 public struct WebSocketRefusal: Error, Sendable {
     /// The status, such as 401 or 503; never 101.
-    public var status: Int
+    public let status: Int
     /// The reason phrase, fit to be shown; it may be empty.
-    public var reason: String
+    public let reason: String
     /// The header fields, in their order.
-    public var headers: [(name: String, value: String)]
+    public let headers: [(name: String, value: String)]
     /// The beginning of the body, at most 8 KiB.
-    public var body: ByteBuffer
+    public let body: ByteBuffer
     /// The time after which the server may be tried again, at most 10 minutes; nil if the server gives none. The
     /// back-off honours it.
-    public var retryAfter: Duration?
+    public let retryAfter: Duration?
 
     init(_ refusal: OpeningRefusal) {
         self.status = refusal.status

@@ -11,10 +11,10 @@ extension WebSocketLink {
         /// Messages under 256 bytes are not compressed.
         public var compression: WebSocketCompression?
         /// The longest message that is received, in bytes, after decompression. 16 MiB by default; a longer one closes
-        /// the connection with 1009.
+        /// the connection with 1009, as does one with more than 131,072 fragments.
         public var maximumMessageLength = WebSocketLimits().maximumMessageLength
-        /// The largest number of fragments of a message. 131,072 by default.
-        public var maximumFragments = WebSocketLimits().maximumFragments
+        /// The largest number of fragments of a message; 131,072.
+        package var maximumFragments = WebSocketLimits().maximumFragments
         /// The number of messages that may wait for a connection. 10,000 by default. Their bytes are bounded by
         /// ``SocketConfiguration/maximumQueuedBytes``. One more fails with `queueFull`.
         public var maximumWaitingMessages = 10_000
@@ -40,7 +40,7 @@ extension WebSocketLink {
         /// The default of ``reconnects``: false for the codes after which the same would happen again, and for those
         /// with which Centrifugo's servers end a connection for good.
         @Sendable
-        public static func reconnectsByDefault(after code: UInt16) -> Bool {
+        package static func reconnectsByDefault(after code: UInt16) -> Bool {
             switch code {
             case 1_002, 1_003, 1_007...1_010, 3_500...3_999, 4_500...4_999: false
             default: true
@@ -62,12 +62,12 @@ extension WebSocketLink {
     /// The end of a connection that was open.
     public struct Closure: Sendable {
         /// The code of the close frame; 1005 if it had none, and 1006 if there was no close frame.
-        public var code: UInt16
+        public let code: UInt16
         /// The reason, for people to read.
-        public var reason: String
+        public let reason: String
         /// Whether both sides have sent a close frame.
-        public var wasClean: Bool
+        public let wasClean: Bool
         /// The error of a connection that was lost; nil if the user has closed it.
-        public var error: SocketError?
+        public let error: SocketError?
     }
 }

@@ -2,14 +2,14 @@
 /// The close frame by which a peer ended a WebSocket: ``SocketError/underlying`` of the loss.
 public struct WebSocketClosure: Error, Hashable, Sendable {
     /// The code that stands for a close frame without one (RFC 6455, section 7.1.5).
-    public static let noCode: UInt16 = 1_005
+    package static let noCode: UInt16 = 1_005
 
-    /// The code, such as 1000 for a normal end and 1001 for a server that shuts down; ``noCode`` if the frame has none.
-    public var code: UInt16
+    /// The code, such as 1000 for a normal end and 1001 for a server that shuts down; 1005 if the frame has none.
+    public let code: UInt16
     /// The reason, for people to read; empty if the frame has none.
-    public var reason: String
+    public let reason: String
 
-    public init(code: UInt16, reason: String = "") {
+    package init(code: UInt16, reason: String = "") {
         self.code = code
         self.reason = reason
     }

@@ -9,9 +9,9 @@ public struct WebSocketMessage: Hashable, Sendable {
         case binary
     }
 
-    public var kind: Kind
+    public package(set) var kind: Kind
     /// The bytes; of a text its UTF-8.
-    public var payload: ByteBuffer
+    public package(set) var payload: ByteBuffer
 
     /// Creates a message of either kind. The payload of a text must be UTF-8: peers close the connection otherwise.
     public init(_ kind: Kind, _ payload: ByteBuffer) {
@@ -25,7 +25,7 @@ public struct WebSocketMessage: Hashable, Sendable {
     }
 
     /// Creates a binary message.
-    public init(_ bytes: some Sequence<UInt8>) {
+    package init(_ bytes: some Sequence<UInt8>) {
         self.init(.binary, ByteBuffer(bytes: bytes))
     }
 

@@ -39,7 +39,7 @@ extension SocketClient {
     ///
     /// ```swift
     /// let answer = try await client.response(to: Chat_Chat.Methods.send, message)
-    /// print(answer.message.number, answer.metadata)
+    /// print(answer.message.number, answer.response.metadata)
     /// ```
     ///
     /// - Parameters:

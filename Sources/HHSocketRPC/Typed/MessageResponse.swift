@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-public import HHSocket
 public import HHSocketMessage
 
 /// The answer to a typed call: the message, with its metadata and origin.

@@ -5,11 +5,11 @@ import HHSocketSystem
 /// An address at which a server accepts connections, with its TLS and its wire format.
 public struct ServerListener: Sendable {
     /// The address to listen on: an IP address or a host name. Empty where ``unixPath`` is set.
-    public var host: String
-    /// The TCP port, 0 to 65,535. 0 selects a free one, which ``SocketServer/addresses`` reports.
-    public var port: Int
-    /// The path of a Unix domain socket to listen on instead. A stale one is replaced.
-    public var unixPath: String?
+    package var host: String
+    /// The TCP port, 0 to 65,535. 0 selects a free one.
+    package var port: Int
+    /// The path of a Unix domain socket to listen on instead.
+    package var unixPath: String?
     /// A socket that listens already, to use instead of an address: its number as a file descriptor. The server closes
     /// it when it shuts down. ``inherited()`` has those that systemd passes.
     public var descriptor: Int32?
@@ -36,16 +36,19 @@ public struct ServerListener: Sendable {
     /// dropped, and counted in ``ServerStatistics/errorsNotSent``.
     public var wireFormat: WireFormat
     /// The values of the format's custom response fields, by name, in pushes and pings, and in answers where the
-    /// request has no field of that name; those that it has are repeated. Fields that are not named here are zero.
-    public var header: [String: [UInt8]]
+    /// request has no field of that name.
+    package var header: [String: [UInt8]]
 
     /// - Parameters:
-    ///   - host: `127.0.0.1` by default, so that nothing is offered to the network unasked; `0.0.0.0` is every IPv4
-    ///     interface, `::` every interface.
-    ///   - port: 0 by default.
+    ///   - host: An IP address or a host name; `127.0.0.1` by default, so that nothing is offered to the network
+    ///     unasked; `0.0.0.0` is every IPv4 interface, `::` every interface.
+    ///   - port: The TCP port, 0 to 65,535. 0, the default, selects a free one, which ``SocketServer/addresses``
+    ///     reports.
     ///   - tls: TLS; nil, the default, for none.
     ///   - wireFormat: The layout of frames; the standard format by default.
-    ///   - header: The values of the format's custom response fields, by name; none by default.
+    ///   - header: The values of the format's custom response fields, by name, in pushes and pings, and in answers
+    ///     where the request has no field of that name; those that it has are repeated. Fields that are not named here
+    ///     are zero. None by default.
     public init(
         host: String = "127.0.0.1",
         port: Int = 0,
@@ -90,8 +93,8 @@ public struct ServerListener: Sendable {
     }
 
     /// - Parameters:
-    ///   - unixPath: The path of the socket in the file system; the system allows 107 bytes on Linux, and 103 on
-    ///     Apple's.
+    ///   - unixPath: The path of the socket in the file system, where a stale one is replaced; the system allows 107
+    ///     bytes on Linux, and 103 on Apple's.
     ///   - tls: TLS; nil, the default, for none.
     ///   - wireFormat: The layout of frames; the standard format by default.
     ///   - header: The values of the format's custom response fields, by name; none by default.

@@ -59,7 +59,7 @@ public final class SocketServer: Service {
     }
 
     /// The configuration that the server was made with.
-    public let configuration: ServerConfiguration
+    package let configuration: ServerConfiguration
     private let router: Router
     private let state = NIOLockedValueBox(State.idle)
     private let routes = NIOLockedValueBox<[OpeningRoute]>([])

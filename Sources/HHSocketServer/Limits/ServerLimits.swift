@@ -62,7 +62,7 @@ public struct ServerLimits: Sendable {
     /// The time that a handler may take, from the arrival of the request. Then the request is answered
     /// ``/HHSocket/Status/deadlineExceeded`` (408), its task is cancelled, and its serial is free; a handler that does
     /// not end then counts like one whose client has cancelled. Applies to handlers that are tasks; a type can have
-    /// another time (``RouteLimits/timeout``).
+    /// another time (``RouteLimits``).
     ///
     /// Nil, the default: no limit. Only the application knows how long its long polls take, and the memory of handlers
     /// that never return is bounded by the limits in flight of their connection, identity and type. A server without
@@ -91,7 +91,7 @@ public struct ServerLimits: Sendable {
     /// The adaptive limit on requests in flight, for each type separately, so that a slow type does not affect others.
     /// Nil, the default: none. Further ones are answered 503. Requests that are answered on the event loop do not
     /// count, nor does the time of repeats that wait for the answer to their idempotency key. A type can have another
-    /// one (``RouteLimits/concurrency``).
+    /// one (``RouteLimits``).
     public var concurrency: AdaptiveConcurrency?
 
     // MARK: Bytes

@@ -10,8 +10,9 @@ public struct ServerListener: Sendable {
     package var port: Int
     /// The path of a Unix domain socket to listen on instead.
     package var unixPath: String?
-    /// A socket that listens already, to use instead of an address: its number as a file descriptor. The server closes
-    /// it when it shuts down. ``inherited()`` has those that systemd passes.
+    /// A socket of TCP or of the Unix domain that listens already, to use instead of an address: its number as a file
+    /// descriptor. The server closes it when it shuts down, so no two listeners may have the same. ``inherited()`` has
+    /// those that systemd passes.
     public var descriptor: Int32?
     /// The TLS settings. Nil, the default: anyone on the network path can read and change the traffic.
     public var tls: ServerTLS?
@@ -109,20 +110,8 @@ public struct ServerListener: Sendable {
     }
 
     /// Creates a listener on a socket that listens already.
-    ///
-    /// - Parameters:
-    ///   - descriptor: The file descriptor of a listening socket of TCP or of the Unix domain. The server closes it
-    ///     when it shuts down, so no two listeners may have the same.
-    ///   - tls: TLS; nil, the default, for none.
-    ///   - wireFormat: The layout of frames; the standard format by default.
-    ///   - header: The values of the format's custom response fields, by name; none by default.
-    public init(
-        descriptor: Int32,
-        tls: ServerTLS? = nil,
-        wireFormat: WireFormat = .standard,
-        header: [String: [UInt8]] = [:]
-    ) {
-        self.init(host: "", tls: tls, wireFormat: wireFormat, header: header)
+    package init(descriptor: Int32) {
+        self.init(host: "")
         self.descriptor = descriptor
     }
 

@@ -49,7 +49,7 @@ public struct ServerStatistics: Hashable, Sendable {
     public package(set) var overloadsOfRate = 0
     /// Overloads because the adaptive limit on concurrency was reached (``ServerLimits/concurrency``).
     public package(set) var overloadsOfConcurrency = 0
-    /// Overloads because too many requests of the type were in flight (``RouteLimits/maximumInFlight``).
+    /// Overloads because too many requests of the type were in flight (``RouteLimits``).
     public package(set) var overloadsOfType = 0
     /// Overloads because too many requests of the client's identity were in flight
     /// (``ServerLimits/maximumInFlightPerIdentity``).
@@ -61,7 +61,7 @@ public struct ServerStatistics: Hashable, Sendable {
     /// ran.
     public package(set) var deadlinesExceeded = 0
     /// Requests answered 408 because their handler exceeded its time limit (``ServerLimits/handlerTimeout``,
-    /// ``RouteLimits/timeout``).
+    /// ``RouteLimits``).
     public package(set) var handlerTimeouts = 0
     /// Requests answered 404 because their handler threw an error other than a status.
     public package(set) var handlerErrors = 0

@@ -41,8 +41,8 @@ public final class PrometheusMetrics: MetricsFactory {
     private let state = NIOLockedValueBox(State())
 
     /// - Parameters:
-    ///   - buckets: The upper bounds of a timer's buckets, in seconds; nil, the default: 14 from 0.5 ms to 10 s. Each is
-    ///     a line for each timer and set of labels.
+    ///   - buckets: The upper bounds of a timer's buckets, in seconds; nil, the default: 14 from 0.5 ms to 10 s. Each
+    ///     is a line for each timer and set of labels.
     ///   - maximumSeries: The number of metrics with different names or labels that are exported; 10,000 by default.
     ///     Further ones are counted in `hhsocket_metrics_dropped_total`, and otherwise ignored.
     public init(buckets: [Double]? = nil, maximumSeries: Int = 10_000) {

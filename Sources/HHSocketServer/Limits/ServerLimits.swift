@@ -29,9 +29,9 @@ public struct ServerLimits: Sendable {
     /// closed, with a go-away. One with a request in flight is not silent for the first minute; a stream whose handler
     /// waits for its client does not count.
     public var minimumSilence: Duration? = .seconds(5)
-    /// The number of concurrent TLS handshakes, for each event loop. Further connections wait for their turn, once their
-    /// first bytes have come, and addresses take turns; the time limit of the handshake begins with it. Handshakes
-    /// whose client keeps the server waiting for more than 250 ms do not count.
+    /// The number of concurrent TLS handshakes, for each event loop. Further connections wait for their turn, once
+    /// their first bytes have come, and addresses take turns; the time limit of the handshake begins with it.
+    /// Handshakes whose client keeps the server waiting for more than 250 ms do not count.
     package var maximumHandshakes = 128
     /// The time for which a client may be silent, without heartbeats; then it is sent a go-away, and closed. 10 minutes
     /// by default; nil: no limit. A client whose request is in flight, or that has not read everything sent to it, is
@@ -120,9 +120,9 @@ public struct ServerLimits: Sendable {
     /// further pushes to clients that are behind are dropped. Requests of a connection that holds less than a 256th of
     /// the limit, or 32 KiB, are still served until a sixteenth more is held.
     public var maximumBufferedBytes = 1 << 30
-    /// The time within which the rest of a frame must make progress: if no byte arrives for this time, or fewer than 128
-    /// per second within a window of that length, the client is sent a go-away, and closed. 30 s by default; nil: no
-    /// limit.
+    /// The time within which the rest of a frame must make progress: if no byte arrives for this time, or fewer than
+    /// 128 per second within a window of that length, the client is sent a go-away, and closed. 30 s by default; nil:
+    /// no limit.
     public var readStallTimeout: Duration? = .seconds(30)
     /// The rate at which the rest of a frame must arrive, in bytes per second. See ``readStallTimeout``.
     package var minimumReadRate = 128

@@ -59,8 +59,9 @@ public struct WebSocketListening: Sendable {
     /// - Parameters:
     ///   - path: The path of the WebSockets that carry frames, compared exactly and without the query; `/` by default,
     ///     nil for none. Another path, unless it is one of ``SocketServer/webSocket(_:options:_:)``, is answered 404.
-    ///   - sharesPort: Whether the port also accepts connections that are not WebSockets; false by default. A connection
-    ///     that begins with an upper-case letter is then HTTP: a format whose frames may begin so is refused.
+    ///   - sharesPort: Whether the port also accepts connections that are not WebSockets; false by default. A
+    ///     connection that begins with an upper-case letter is then HTTP: a format whose frames may begin so is
+    ///     refused.
     public init(path: String? = "/", sharesPort: Bool = false) {
         self.path = path
         self.sharesPort = sharesPort

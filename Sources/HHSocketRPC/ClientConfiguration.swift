@@ -57,8 +57,8 @@ public struct ClientConfiguration: Sendable {
     /// ``/HHSocketMessage/MessageLimits/standard`` by default. Only the depth applies to swift-protobuf's messages.
     public var messageLimits = MessageLimits.standard
     /// The number of serials of timed-out and cancelled calls that are remembered, so that late answers are
-    /// recognised. 4,096 by default.
-    public var maximumTombstones = 4_096
+    /// recognised.
+    package var maximumTombstones = 4_096
 
     public init(servers: [Endpoint]) {
         self.socket = SocketConfiguration(servers: servers)

@@ -12,37 +12,41 @@ import NIOCore
 /// Only for servers that support hello: another one may leave it unanswered, and then every attempt ends with
 /// `handshakeTimeout`. `Docs/Protocol.md` describes its format.
 public struct HelloPolicy: Sendable {
-    /// The features offered to the server; all known ones by default, 64 at most.
-    /// ``/HHSocket/ProtocolFeature/idempotency`` requires ``/HHSocket/ProtocolFeature/metadata``.
-    /// ``/HHSocket/ProtocolFeature/streams`` is offered if and only if ``ClientConfiguration/streams`` is set.
-    public var features: Set<ProtocolFeature>
-    /// The oldest version of the protocol that is accepted; 1 by default. A server that speaks only older ones is not
-    /// used. If it is higher than the version of this client, 1, every attempt to connect and every call fails with
-    /// `invalidArgument`.
-    public var minimumVersion: UInt32
-    /// Whether a server that answers hello with an error is not used. False by default: the connection then works
-    /// without the features of hello.
-    public var isRequired: Bool
-    /// The client's identity, as the application defines it, for servers that require one; 64 KiB at most. Called for
-    /// each new connection. If it throws, the attempt fails with that error, which is not held against the server, and
-    /// is followed by the back-off; a ``/HHSocket/HandshakeRefusal`` determines what follows. Nil by default.
+    /// The features offered to the server.
+    package var features: Set<ProtocolFeature>
+    /// The oldest version of the protocol that is accepted.
+    package var minimumVersion: UInt32
+    /// Whether a server that answers hello with an error is not used.
+    package var isRequired: Bool
+    /// The client's identity, as the application defines it, for servers that require one.
+    package var sessionToken: (@Sendable () async throws -> [UInt8])?
+    /// The time limit of hello, including the session token.
+    package var timeout: Duration
+
+    /// Creates a hello.
     ///
-    /// It is not sent to a server of another origin, to which a WebSocket was redirected: such an attempt fails.
+    /// The session token is not sent to a server of another origin, to which a WebSocket was redirected: such an
+    /// attempt fails.
     ///
     /// A server that refuses the token answers hello with 405. The attempt then fails with `handshakeRefused`, and the
     /// closure is called again after each wait of the back-off; no server is connected to before it returns another
     /// token or the app calls `connect()`. Without a closure attempts stop until then.
-    public var sessionToken: (@Sendable () async throws -> [UInt8])?
-    /// The time limit of hello, including the session token; 10 s by default. The time limit of a
-    /// ``/HHSocket/HandshakeGate``, which follows, is added to it.
-    public var timeout: Duration
-
+    ///
     /// - Parameters:
-    ///   - features: The features offered to the server; all known ones by default.
-    ///   - minimumVersion: The oldest version of the protocol that is accepted; 1 by default.
-    ///   - isRequired: Whether a server that answers hello with an error is not used; false by default.
-    ///   - timeout: The time limit of hello; 10 s by default.
-    ///   - sessionToken: The client's identity; nil by default.
+    ///   - features: The features offered to the server; all known ones by default, 64 at most.
+    ///     ``/HHSocket/ProtocolFeature/idempotency`` requires ``/HHSocket/ProtocolFeature/metadata``.
+    ///     ``/HHSocket/ProtocolFeature/streams`` is offered if and only if ``ClientConfiguration/streams`` is set.
+    ///   - minimumVersion: The oldest version of the protocol that is accepted; 1 by default. A server that speaks only
+    ///     older ones is not used. If it is higher than the version of this client, 1, every attempt to connect and
+    ///     every call fails with `invalidArgument`.
+    ///   - isRequired: Whether a server that answers hello with an error is not used. False by default: the connection
+    ///     then works without the features of hello.
+    ///   - timeout: The time limit of hello, including the session token; 10 s by default. The time limit of a
+    ///     ``/HHSocket/HandshakeGate``, which follows, is added to it.
+    ///   - sessionToken: The client's identity, as the application defines it, for servers that require one; 64 KiB at
+    ///     most. Called for each new connection. If it throws, the attempt fails with that error, which is not held
+    ///     against the server, and is followed by the back-off; a ``/HHSocket/HandshakeRefusal`` determines what
+    ///     follows. Nil by default.
     public init(
         features: Set<ProtocolFeature> = [.metadata, .compression, .idempotency],
         minimumVersion: UInt32 = 1,

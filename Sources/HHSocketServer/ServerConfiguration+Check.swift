@@ -54,7 +54,7 @@ extension ServerConfiguration {
             ("readStallTimeout", limits.readStallTimeout), ("writeStallTimeout", limits.writeStallTimeout),
             ("minimumSilence", limits.minimumSilence),
             ("strangers.timeToBecomeKnown", limits.strangers.timeToBecomeKnown),
-            ("handlerTimeout", limits.handlerTimeout), ("maximumDeadline", limits.maximumDeadline),
+            ("handlerTimeout", limits.handlerTimeout),
         ] {
             guard let time, time <= .zero else { continue }
             throw .invalid("\(name) must be above 0; nil is for ever", endpoint: self.firstEndpoint)

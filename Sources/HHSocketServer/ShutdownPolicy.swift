@@ -16,7 +16,7 @@ public struct ShutdownPolicy: Sendable {
     /// The reason, as text for people.
     public var reason = "the server shuts down"
 
-    public init() {}
+    package init() {}
 
     /// The time over which clients are notified, so that they do not all reach the next server at once: a quarter of
     /// the grace.

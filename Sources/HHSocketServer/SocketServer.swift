@@ -59,7 +59,7 @@ public final class SocketServer: Service {
     }
 
     /// The configuration that the server was made with.
-    public let configuration: ServerConfiguration
+    package let configuration: ServerConfiguration
     private let router: Router
     private let state = NIOLockedValueBox(State.idle)
     private let routes = NIOLockedValueBox<[OpeningRoute]>([])
@@ -447,7 +447,7 @@ public final class SocketServer: Service {
     }
 
     /// The first of ``addresses``; nil unless it runs.
-    public var address: Endpoint? { self.addresses.first }
+    package var address: Endpoint? { self.addresses.first }
 
     /// The connections open now.
     public var connectionCount: Int {
@@ -455,7 +455,7 @@ public final class SocketServer: Service {
     }
 
     /// The connections open now on each event loop. New ones go to the event loops in turn.
-    public var connectionsByLoop: [Int] { self.loops.map(\.counters.connectionCount) }
+    package var connectionsByLoop: [Int] { self.loops.map(\.counters.connectionCount) }
 
     /// The requests in flight now; those are not counted that are answered on the event loop.
     public var requestsInFlight: Int { self.parts?.books.ledger.requestsInFlight ?? 0 }
@@ -463,14 +463,15 @@ public final class SocketServer: Service {
     /// The bytes held now for arriving frames, for requests in flight, and for answers and pushes that are not taken,
     /// at their cost in memory. The cost of connections themselves and kept answers are not included; see
     /// ``heldBytes``.
-    public var bufferedBytes: Int {
+    package var bufferedBytes: Int {
         guard let ledger = self.parts?.books.ledger else { return 0 }
         return ledger.bytes - ledger.connectionBytes
     }
 
-    /// The bytes held now: ``bufferedBytes`` plus the cost of connections themselves and of answers that are kept for
-    /// idempotency keys. ``ServerLimits/maximumBufferedBytes`` bounds this number. The resident memory of the process
-    /// grows by at most twice this number plus 64 MiB.
+    /// The bytes held now, at their cost in memory: for arriving frames, for requests in flight, for answers and pushes
+    /// that are not taken, for connections themselves, and for answers that are kept for idempotency keys.
+    /// ``ServerLimits/maximumBufferedBytes`` bounds this number. The resident memory of the process grows by at most
+    /// twice this number plus 64 MiB.
     public var heldBytes: Int { self.parts?.books.ledger.bytes ?? 0 }
 
     /// Returns the largest number of bytes that were held since the last call, nearly. For tests.

@@ -53,10 +53,10 @@ public final class Transfer: Sendable {
 /// The result of a transfer.
 public struct TransferResult: Hashable, Sendable {
     /// The name of the file in the store.
-    public var id: TransferID
+    public let id: TransferID
     /// The file's size and hash.
-    public var file: TransferFile
+    public let file: TransferFile
     /// The number of bytes of content that were sent or received: less than the file's size if some had been
     /// transferred before, and more if some were transferred twice.
-    public var bytesMoved: UInt64
+    public let bytesMoved: UInt64
 }

@@ -24,9 +24,8 @@ public struct TransferClient: Sendable {
         /// connection. Progress is a byte that the peer's TCP has acknowledged, a received byte, or an offset that the
         /// server reports. A connection without progress for a third of it is replaced. 60 s by default.
         public var timeout = Duration.seconds(60)
-        /// The number of bytes that are read and sent at once; 4 KiB to 1 MiB, other values are clamped. 512 KiB by
-        /// default.
-        public var pieceSize = 512 << 10
+        /// The number of bytes that are read and sent at once; 4 KiB to 1 MiB, other values are clamped.
+        package var pieceSize = 512 << 10
         /// The priority of content among what the client sends. ``/HHSocket/FramePriority/low`` by default.
         public var priority = FramePriority.low
         /// The options of the underlying calls, such as metadata that identify the sender. Their timeout, deadline,

@@ -458,9 +458,6 @@ actor Shop {
         var configuration = SocketServer.Configuration()
         configuration.hello.idempotency.maximumCount = 1_000_000
         configuration.hello.idempotency.maximumBytes = 512 << 20
-        configuration.hello.idempotency.identityShare = 1.0 / 100
-        configuration.hello.idempotency.addressShare = 1.0 / 1_000
-        configuration.hello.idempotency.maximumAnswerBytes = 64 << 10
 
         #expect(configuration.hello.idempotency != IdempotencyPolicy())
         // The defaults that the page names.

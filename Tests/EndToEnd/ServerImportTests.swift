@@ -15,7 +15,7 @@ import Testing
         let level = Logger.Level.info
         router.use(LoggingMiddleware(level: level))
         router.handle(101) { _, context in
-            let address: SocketAddress? = context.remoteAddress
+            let address: SocketAddress? = context.session.remoteAddress
             return ByteBuffer(string: address.map { "\($0)" } ?? "")
         }
         let service: any Service = SocketServer(configuration: configuration, router: router)

@@ -253,7 +253,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
     @Test func contextDistinguishesConnections() async throws {
         var router = Router()
         router.handleSynchronously(100) { _, context in
-            ByteBuffer(string: "\(context.connectionID) \(context.remoteAddress?.port ?? 0)")
+            ByteBuffer(string: "\(context.session.id) \(context.session.remoteAddress?.port ?? 0)")
         }
         try await withServer(.init(), router) { server in
             var seen: Set<ByteBuffer> = []

@@ -12,7 +12,7 @@ enum ProxiedClients {
     private static func router() -> Router {
         var router = Router()
         router.handle(101) { _, context in
-            ByteBuffer(string: Self.name(of: context.remoteAddress))
+            ByteBuffer(string: Self.name(of: context.session.remoteAddress))
         }
         return router
     }

@@ -11,8 +11,6 @@ package struct HelloAnswer: Sendable {
     package private(set) var agreement: Agreement?
     /// The session token of the client's hello; empty without one, and without an agreement.
     package private(set) var sessionToken: [UInt8]
-    /// The newest version that the client speaks, and the features that it offers; none without an agreement.
-    package private(set) var offer: (version: UInt32, features: [ProtocolFeature]) = (0, [])
     /// The features of the reply, in the client's order.
     private var features: [ProtocolFeature] = []
     /// The terms of streams, if these are among them.
@@ -58,10 +56,9 @@ package struct HelloAnswer: Sendable {
             return HelloAnswer(status: .illegalFormat, payload: Self.payload(reply))
         }
         var seen: Set<ProtocolFeature> = []
-        let offered = hello.features.map { ProtocolFeature(rawValue: $0) }
-        let accepted = offered.filter { features.contains($0) && seen.insert($0).inserted }
+        let accepted = hello.features.map { ProtocolFeature(rawValue: $0) }
+            .filter { features.contains($0) && seen.insert($0).inserted }
         var answer = HelloAnswer(status: .ok, sessionToken: [UInt8](hello.sessionToken))
-        answer.offer = (hello.version, offered)
         answer.terms = StreamTerms(
             client: StreamWindows(stream: hello.streamWindow, connection: hello.connectionWindow),
             server: windows,
@@ -98,9 +95,9 @@ package struct HelloAnswer: Sendable {
     /// Turns this into an answer that agrees on nothing.
     package mutating func refuse(_ status: Status) { self = .refusal(status) }
 
-    /// Returns the session token, and discards it and the offer.
+    /// Returns the session token, and discards it.
     package mutating func takeSessionToken() -> [UInt8] {
-        defer { (self.sessionToken, self.offer) = ([], (0, [])) }
+        defer { self.sessionToken = [] }
         return self.sessionToken
     }
 

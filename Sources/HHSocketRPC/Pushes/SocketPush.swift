@@ -4,17 +4,17 @@ import NIOCore
 
 /// A message that the server sent without a request.
 public struct SocketPush: Sendable, Hashable {
-    public var type: UInt32
-    public var status: Status
+    public package(set) var type: UInt32
+    public package(set) var status: Status
     /// The payload.
-    public var body: ByteBuffer
+    public package(set) var body: ByteBuffer
     /// The custom fields of the push's header, by name; empty in formats that have none.
-    public var header: [String: [UInt8]] = [:]
+    public package(set) var header: [String: [UInt8]] = [:]
     /// The metadata that the server sent with the body, by name; empty if it sent none, as without an agreement on
     /// ``/HHSocket/ProtocolFeature/metadata``.
-    public var metadata: [String: String] = [:]
+    public package(set) var metadata: [String: String] = [:]
     /// The server that sent it.
-    public var endpoint: Endpoint
+    public package(set) var endpoint: Endpoint
 
     /// The payload as text; bytes that are not UTF-8 are replaced.
     public var string: String { String(buffer: self.body) }

@@ -4,15 +4,15 @@
 /// A bucket of tokens that starts full. Each retry takes one, each call that is answered with 200 returns a part of
 /// one. While the bucket is empty, calls fail instead of being retried.
 public struct RetryBudget: Hashable, Sendable {
-    /// The number of tokens that the bucket holds; 10 by default.
-    public var capacity: Int
-    /// The tokens that an answered call puts back: 0.1 by default, so that in the long run a tenth of the calls may be
-    /// retries.
-    public var deposit: Double
+    /// The number of tokens that the bucket holds.
+    package var capacity: Int
+    /// The tokens that an answered call puts back.
+    package var deposit: Double
 
     /// - Parameters:
-    ///   - capacity: Less than 0 counts as 0: no retry.
-    ///   - deposit: 0 to 1; counted in thousandths.
+    ///   - capacity: The number of tokens that the bucket holds; 10 by default. Less than 0 counts as 0: no retry.
+    ///   - deposit: The tokens that an answered call puts back, 0 to 1, counted in thousandths: 0.1 by default, so that
+    ///     in the long run a tenth of the calls may be retries.
     public init(capacity: Int = 10, deposit: Double = 0.1) {
         self.capacity = capacity
         self.deposit = deposit

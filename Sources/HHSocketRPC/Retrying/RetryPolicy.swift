@@ -6,21 +6,12 @@ import HHSocket
 /// A call is sent again if the server is known not to have run it (``/HHSocket/SocketError/notExecuted``), or if its
 /// request is idempotent (``CallOptions/isIdempotent``). A retry waits for a connection if there is none.
 public struct RetryPolicy: Hashable, Sendable {
-    /// The number of times that a request may be sent in all, at least 1. Attempts that found no connection do not
-    /// count.
-    public var maximumAttempts: Int
-    /// The back-off before each retry: by default with full jitter, below a bound that doubles from 100 ms to 5 s. Its
-    /// `maximumRounds` and `resetAfter` have no effect here.
-    public var backoff: Backoff
-    /// The failures after which a call is sent again; ``defaultCodes`` by default.
-    ///
-    /// A request with an idempotency key is not sent again after an answer that the server keeps for the key, one whose
-    /// status is not transient, whatever the codes: the answer would be the same.
-    ///
-    /// With `timeout`, an attempt whose answer has not begun in time (``CallOptions/firstResponseTimeout``) is sent
-    /// again, but never a call that has timed out itself. With `notConnected` and the codes of connecting, a call that
-    /// found no connection waits for one.
-    public var codes: Set<SocketError.Code>
+    /// The number of times that a request may be sent in all, at least 1.
+    package var maximumAttempts: Int
+    /// The back-off before each retry.
+    package var backoff: Backoff
+    /// The failures after which a call is sent again.
+    package var codes: Set<SocketError.Code>
 
     /// The default codes: the connection was lost, the answer did not begin in time, a checksum was wrong on either
     /// side, or the server was overloaded or about to end.
@@ -34,6 +25,21 @@ public struct RetryPolicy: Hashable, Sendable {
     /// No retries.
     public static let none = RetryPolicy(maximumAttempts: 1)
 
+    /// Creates a policy.
+    ///
+    /// A request with an idempotency key is not sent again after an answer that the server keeps for the key
+    /// (``/HHSocket/Status/isKept``), whatever the codes: the answer would be the same.
+    ///
+    /// With `timeout` among the codes, an attempt whose answer has not begun in time
+    /// (``CallOptions/firstResponseTimeout``) is sent again, but never a call that has timed out itself. With
+    /// `notConnected` and the codes of connecting, a call that found no connection waits for one.
+    ///
+    /// - Parameters:
+    ///   - maximumAttempts: The number of times that a request may be sent in all, at least 1. Attempts that found no
+    ///     connection do not count.
+    ///   - backoff: The back-off before each retry: by default with full jitter, below a bound that doubles from 100 ms
+    ///     to 5 s. Its `maximumRounds` and `resetAfter` have no effect here.
+    ///   - codes: The failures after which a call is sent again; ``defaultCodes`` by default.
     public init(
         maximumAttempts: Int,
         backoff: Backoff = Backoff(base: .milliseconds(100), cap: .seconds(5)),

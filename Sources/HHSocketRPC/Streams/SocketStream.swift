@@ -19,9 +19,9 @@ public import NIOCore
 /// A stream that is released before its end is cancelled. ``items`` and their iterators retain it.
 public final class SocketStream: Sendable {
     /// The request that the stream was opened with.
-    public let originalRequest: SocketRequest
+    package let originalRequest: SocketRequest
     /// Which sides send items.
-    public let kind: StreamKind
+    package let kind: StreamKind
     let call: StreamCall
     private let task: SocketTask
 

@@ -40,10 +40,10 @@ public struct SocketResponse: Sendable, Hashable {
     }
 
     /// The request's type, as the server repeated it.
-    public var type: UInt32
+    public package(set) var type: UInt32
     /// The serial that joined the answer to its request.
-    public var serial: UInt32
-    public var status: Status
+    public package(set) var serial: UInt32
+    public package(set) var status: Status
     /// The payload.
     public var body: ByteBuffer
     private(set) var origin: Origin

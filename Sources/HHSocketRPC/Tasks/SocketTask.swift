@@ -185,14 +185,14 @@ public final class SocketTask: Sendable {
     }
 
     /// The length of the body in bytes.
-    public var countOfBytesExpectedToSend: Int { self.originalRequest.body.readableBytes }
+    package var countOfBytesExpectedToSend: Int { self.originalRequest.body.readableBytes }
 
     /// The number of bytes of the answer's body that have arrived.
     public var countOfBytesReceived: Int { self.locked { $0.bytesReceived } }
 
     /// The length of the answer's body in bytes, once its header has arrived; if it arrives in pieces, the header of
     /// the last one.
-    public var countOfBytesExpectedToReceive: Int? { self.locked { $0.bytesExpectedToReceive } }
+    package var countOfBytesExpectedToReceive: Int? { self.locked { $0.bytesExpectedToReceive } }
 
     /// The progress as an object for user interfaces: bytes sent and received of those expected in all. Cancelling it
     /// cancels the task.

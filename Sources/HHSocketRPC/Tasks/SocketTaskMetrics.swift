@@ -6,24 +6,24 @@ import NIOCore
 /// Times and sizes of a call, as in `URLSessionTaskMetrics`.
 public struct SocketTaskMetrics: Sendable, Hashable {
     /// The time at which the socket thread accepted the call.
-    public var queued: Date
+    public let queued: Date
     /// The time at which the sending of the request began, the last time if there were several; nil if it was never
     /// sent.
-    public var sent: Date?
+    public let sent: Date?
     /// The time at which the first byte of the answer arrived; nil if none did.
-    public var firstByte: Date?
+    public let firstByte: Date?
     /// The time at which the call completed.
-    public var completed: Date
+    public let completed: Date
     /// The time from ``queued`` to ``completed``, by a clock that cannot be set.
-    public var duration: Duration
+    public let duration: Duration
     /// The server that the request was sent to last; nil if it was never sent.
-    public var server: Endpoint?
+    public let server: Endpoint?
     /// The number of times that the request was sent, or queued because the server does not read.
-    public var attempts: Int
+    public let attempts: Int
     /// The number of bytes of bodies that were sent, in all attempts.
-    public var bytesSent: Int
+    public let bytesSent: Int
     /// The number of bytes of the answer's body that have arrived.
-    public var bytesReceived: Int
+    public let bytesReceived: Int
 
     /// The metrics of a complete task; nil if the client never accepted it.
     init?(_ record: CallRecord, server: Endpoint?, by time: SocketTime) {

@@ -29,7 +29,7 @@ public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendab
     }
 
     /// Creates the near end of a mocked stream, for code under test; there is one.
-    public init(mock: MockStream<Request, Response>) {
+    package init(mock: MockStream<Request, Response>) {
         self.source = .mock(MockStream.Near(mock))
     }
 

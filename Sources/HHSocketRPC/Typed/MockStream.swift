@@ -64,7 +64,7 @@ public final class MockStream<Request: MessageBody, Response: MessageBody>: Send
     private let responseSink: AsyncStream<Response>.Continuation
     private let state = NIOLockedValueBox(State())
 
-    public init() {
+    package init() {
         (self.requests, self.requestSink) = AsyncStream.makeStream(of: Request.self)
         (self.responses, self.responseSink) = AsyncStream.makeStream(of: Response.self)
     }

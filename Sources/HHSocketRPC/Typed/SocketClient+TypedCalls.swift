@@ -39,7 +39,7 @@ extension SocketClient {
     ///
     /// ```swift
     /// let answer = try await client.response(to: Chat_Chat.Methods.send, message)
-    /// print(answer.message.number, answer.metadata)
+    /// print(answer.message.number, answer.response.metadata)
     /// ```
     ///
     /// - Parameters:
@@ -91,20 +91,6 @@ extension SocketClient {
 }
 
 extension SocketResponse {
-    /// Decodes the payload as a message.
-    ///
-    /// - Parameters:
-    ///   - type: The type of the message.
-    ///   - limits: The bounds of nesting and of memory.
-    /// - Throws: The error of the message's decoder; ``/HHSocketMessage/MessageError`` for generated messages.
-    @inlinable
-    public func message<Message: MessageBody>(
-        as type: Message.Type = Message.self,
-        limits: MessageLimits = .standard
-    ) throws -> Message {
-        try self.body.message(limits: limits)
-    }
-
     @inlinable
     package func message<Request, Response>(
         answering method: MethodDescriptor<Request, Response>,

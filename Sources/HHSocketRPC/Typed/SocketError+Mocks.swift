@@ -7,14 +7,14 @@ extension SocketError {
     /// - Parameters:
     ///   - mock: The mock's type.
     ///   - handler: The name of the property to be set.
-    public static func unanswered(by mock: String, handler: String) -> SocketError {
+    static func unanswered(by mock: String, handler: String) -> SocketError {
         .invalid("\(mock) was not told what to answer: set its \(handler).")
     }
 
     /// Creates the error of a mock client's call whose handler threw `error`: that, if it is a
     /// ``/HHSocket/SocketError``; for a `CancellationError` the `cancelled` of a client whose task was cancelled while
     /// the call was in flight.
-    public init(mocked error: any Error) {
+    package init(mocked error: any Error) {
         self =
             error as? SocketError
             ?? (error is CancellationError ? Self.cancelledMock(delivery: .sentUnknown) : nil)

@@ -52,11 +52,6 @@ final class ClientGreeting {
             windows: parts.rules.streams?.windows ?? StreamWindows(),
             maximumStreams: parts.rules.streams?.streamLimit ?? StreamTerms.defaultMaximumStreams
         )
-        if answer.agreement != nil,
-            case .refuse(let status)? = parts.rules.connections.admitHello?(ReceivedHello(answer), session)
-        {
-            answer.refuse(status == .ok ? .unknown : status)
-        }
         // Only the token of the hello is kept while it is checked.
         let token = answer.takeSessionToken()
         guard answer.agreement != nil, let authenticate = parts.rules.hello.authenticate else {

@@ -10,10 +10,11 @@
 ///
 /// An answer counts with its memory: the capacity of its body's buffer, its metadata, its key, and 512 bytes. It
 /// belongs to the identity whose request caused it, or to the address of the connection if there is no identity (an
-/// IPv6 address counts with its network of 64 bits; all clients of Unix domain sockets are one). An owner that makes
-/// more requests than its share can hold loses its own oldest answers. If all shares together exceed the whole, the
-/// owner that holds most loses its oldest; clients without an identity then never take more than half from those with
-/// one, and vice versa.
+/// IPv6 address counts with its network of 64 bits; all clients of Unix domain sockets are one). An identity may use a
+/// 16th of the whole, an address a 64th: an owner that makes more requests than its share can hold loses its own oldest
+/// answers. If all shares together exceed the whole, the owner that holds most loses its oldest; clients without an
+/// identity then never take more than half from those with one, and vice versa. An answer that costs more than 1 MiB,
+/// or than its owner's share, is not kept: a later repeat runs the handler again.
 public struct IdempotencyPolicy: Hashable, Sendable {
     /// The time for which an answer is kept; 10 minutes by default.
     public var lifetime = Duration.seconds(600)
@@ -22,17 +23,16 @@ public struct IdempotencyPolicy: Hashable, Sendable {
     /// The memory that they cost together, in bytes. 64 MiB by default.
     public var maximumBytes = 64 << 20
     /// The part of ``maximumCount`` and ``maximumBytes`` that the answers of one identity may use, from 0 (none are
-    /// kept) to 1. 1/16 by default.
-    public var identityShare = 1.0 / 16
-    /// The part that the answers to one address of clients without an identity may use. 1/64 by default, which is less,
-    /// because an attacker gets further addresses more easily than further accounts.
-    public var addressShare = 1.0 / 64
-    /// The largest cost of an answer that is kept, in bytes; never more than its owner's share. A larger one is not
-    /// kept: a later repeat runs the handler again. ``ServerStatistics/idempotentAnswersTooLarge`` counts that. 1 MiB
-    /// by default.
-    public var maximumAnswerBytes = 1 << 20
+    /// kept) to 1.
+    package var identityShare = 1.0 / 16
+    /// The part that the answers to one address of clients without an identity may use. It is less, because an attacker
+    /// gets further addresses more easily than further accounts.
+    package var addressShare = 1.0 / 64
+    /// The largest cost of an answer that is kept, in bytes; never more than its owner's share.
+    /// ``ServerStatistics/idempotentAnswersTooLarge`` counts larger ones.
+    package var maximumAnswerBytes = 1 << 20
 
-    public init() {}
+    package init() {}
 }
 
 extension IdempotencyPolicy {

@@ -29,17 +29,17 @@ public struct ServerLimits: Sendable {
     /// closed, with a go-away. One with a request in flight is not silent for the first minute; a stream whose handler
     /// waits for its client does not count.
     public var minimumSilence: Duration? = .seconds(5)
-    /// The number of concurrent TLS handshakes, for each event loop; 128 by default. Further connections wait for their
-    /// turn, once their first bytes have come, and addresses take turns; the time limit of the handshake begins with
-    /// it. Handshakes whose client keeps the server waiting for more than 250 ms do not count.
-    public var maximumHandshakes = 128
+    /// The number of concurrent TLS handshakes, for each event loop. Further connections wait for their turn, once
+    /// their first bytes have come, and addresses take turns; the time limit of the handshake begins with it.
+    /// Handshakes whose client keeps the server waiting for more than 250 ms do not count.
+    package var maximumHandshakes = 128
     /// The time for which a client may be silent, without heartbeats; then it is sent a go-away, and closed. 10 minutes
     /// by default; nil: no limit. A client whose request is in flight, or that has not read everything sent to it, is
     /// not idle; but the system then probes whether it still exists (TCP keep-alive).
     public var idleTimeout: Duration? = .seconds(600)
     /// The time within which the first frame of a connection must arrive after TLS, and a hello where that is required.
-    /// 10 s by default; nil: no limit. Without TLS and without a required hello a client may be silent from the start.
-    public var firstFrameTimeout: Duration? = .seconds(10)
+    /// Nil: no limit. Without TLS and without a required hello a client may be silent from the start.
+    package var firstFrameTimeout: Duration? = .seconds(10)
 
     /// The number of connections that may have one identity (``ServerSession/authenticate(as:)``); 256 by default,
     /// since a person has few devices. Nil: no limit, for identities that represent many clients, such as a gateway's.
@@ -62,15 +62,12 @@ public struct ServerLimits: Sendable {
     /// The time that a handler may take, from the arrival of the request. Then the request is answered
     /// ``/HHSocket/Status/deadlineExceeded`` (408), its task is cancelled, and its serial is free; a handler that does
     /// not end then counts like one whose client has cancelled. Applies to handlers that are tasks; a type can have
-    /// another time (``RouteLimits/timeout``).
+    /// another time (``RouteLimits``).
     ///
     /// Nil, the default: no limit. Only the application knows how long its long polls take, and the memory of handlers
     /// that never return is bounded by the limits in flight of their connection, identity and type. A server without
     /// long polls should have one, such as 60 s.
     public var handlerTimeout: Duration?
-    /// The longest time that a client's deadline may be away; a later one is brought forward. Nil, the default: any. A
-    /// request without a deadline is not affected; ``handlerTimeout`` bounds all.
-    public var maximumDeadline: Duration?
     /// The rate at which the client of one connection may cancel requests that are in flight; 100 per second and 1,000
     /// at once by default; nil: no limit. Beyond it the client is sent a go-away, and closed: a cancelled request costs
     /// its task, but is no longer in flight, so the limits in flight do not bound such requests.
@@ -87,15 +84,14 @@ public struct ServerLimits: Sendable {
     public var requestRatePerIdentity: RequestRate?
     /// The rate of unproductive frames of one connection: heartbeats, cancels without effect, unknown types, wrong
     /// checksums, illegal requests and envelopes, ignored control frames, hellos, and a WebSocket's pings and pongs.
-    /// 1,000 per second and 20,000 at once by default; nil: no limit. A client that sends more is sent a go-away, and
-    /// closed.
-    public var unproductiveFrameRate: RequestRate? = RequestRate(perSecond: 1_000, burst: 20_000)
+    /// Nil: no limit. A client that sends more is sent a go-away, and closed.
+    package var unproductiveFrameRate: RequestRate? = RequestRate(perSecond: 1_000, burst: 20_000)
     /// The bounds of clients that have not identified themselves, if the server requires that.
     public var strangers = StrangerLimits()
     /// The adaptive limit on requests in flight, for each type separately, so that a slow type does not affect others.
     /// Nil, the default: none. Further ones are answered 503. Requests that are answered on the event loop do not
     /// count, nor does the time of repeats that wait for the answer to their idempotency key. A type can have another
-    /// one (``RouteLimits/concurrency``).
+    /// one (``RouteLimits``).
     public var concurrency: AdaptiveConcurrency?
 
     // MARK: Bytes
@@ -107,8 +103,8 @@ public struct ServerLimits: Sendable {
     /// accept by default: a client that gets a larger one closes the connection, with all its other calls. A larger
     /// answer is replaced by ``/HHSocket/Status/illegalLength`` (301) and logged; a push is refused.
     public var maximumAnswerLength = Frame.defaultMaximumPayloadLength
-    /// The number of consecutive frames with a wrong checksum that closes a connection. 3 by default, 1 at least.
-    public var maximumCorruptRun = FrameDecoder.defaultMaximumCorruptRun
+    /// The number of consecutive frames with a wrong checksum that closes a connection; 1 at least.
+    package var maximumCorruptRun = FrameDecoder.defaultMaximumCorruptRun
     /// The number of bytes that may be held for one connection: of a frame that is arriving, of requests in flight (as
     /// received, and decompressed), of answers and pushes that were not read, each with its memory: a body with its
     /// whole buffer, a request with its metadata and 8 KiB more for its task. 64 MiB by default. Further requests are
@@ -125,19 +121,17 @@ public struct ServerLimits: Sendable {
     /// the limit, or 32 KiB, are still served until a sixteenth more is held.
     public var maximumBufferedBytes = 1 << 30
     /// The time within which the rest of a frame must make progress: if no byte arrives for this time, or fewer than
-    /// ``minimumReadRate`` within a window of that length, the client is sent a go-away, and closed. 30 s by default;
-    /// nil: no limit.
+    /// 128 per second within a window of that length, the client is sent a go-away, and closed. 30 s by default; nil:
+    /// no limit.
     public var readStallTimeout: Duration? = .seconds(30)
-    /// The rate at which the rest of a frame must arrive, in bytes per second; 128 by default. See
-    /// ``readStallTimeout``.
-    public var minimumReadRate = 128
+    /// The rate at which the rest of a frame must arrive, in bytes per second. See ``readStallTimeout``.
+    package var minimumReadRate = 128
     /// The window within which at least 128 bytes per second must reach a client for which bytes wait. Otherwise it is
     /// closed: one to two windows after it stops taking them. 30 s by default; nil: no limit.
     public var writeStallTimeout: Duration? = .seconds(30)
     /// The number of unsent bytes that the system may hold for one connection, if it has such an option
-    /// (`TCP_NOTSENT_LOWAT`). 256 KiB by default; nil: the system's own limit. For Unix domain sockets the system has a
-    /// separate bound.
-    public var kernelSendBuffer: Int? = 256 << 10
+    /// (`TCP_NOTSENT_LOWAT`). Nil: the system's own limit. For Unix domain sockets the system has a separate bound.
+    package var kernelSendBuffer: Int? = 256 << 10
 
     // MARK: Pushes
 
@@ -159,17 +153,17 @@ public enum SlowClientPolicy: Hashable, Sendable {
     case disconnect
 }
 
-/// A limit on the rate of requests, of other frames, or of new connections: a bucket that fills at `perSecond` and
-/// holds `burst`.
+/// A limit on the rate of requests, of cancels, or of new connections: a bucket that fills at `perSecond` and holds
+/// `burst`.
 public struct RequestRate: Hashable, Sendable {
     /// The number per second in the long run; above 0.
-    public var perSecond: Double
+    package var perSecond: Double
     /// The number at once; at least 1.
-    public var burst: Int
+    package var burst: Int
 
     /// - Parameters:
     ///   - perSecond: The number per second in the long run; above 0.
-    ///   - burst: The number of requests at once; by default as many as in one second.
+    ///   - burst: The number at once, at least 1; by default as many as in one second.
     public init(perSecond: Double, burst: Int? = nil) {
         self.perSecond = perSecond
         self.burst = burst ?? max(1, Int(perSecond.rounded(.up).clamped(to: 1...1e9)))

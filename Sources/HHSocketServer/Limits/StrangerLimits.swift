@@ -24,7 +24,7 @@ public struct StrangerLimits: Hashable, Sendable {
     /// the client, or the client waits for it.
     public var timeToBecomeKnown: Duration? = .seconds(10)
 
-    public init() {}
+    package init() {}
 }
 
 extension ServerLimits {

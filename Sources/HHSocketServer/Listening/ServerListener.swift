@@ -5,13 +5,14 @@ import HHSocketSystem
 /// An address at which a server accepts connections, with its TLS and its wire format.
 public struct ServerListener: Sendable {
     /// The address to listen on: an IP address or a host name. Empty where ``unixPath`` is set.
-    public var host: String
-    /// The TCP port, 0 to 65,535. 0 selects a free one, which ``SocketServer/addresses`` reports.
-    public var port: Int
-    /// The path of a Unix domain socket to listen on instead. A stale one is replaced.
-    public var unixPath: String?
-    /// A socket that listens already, to use instead of an address: its number as a file descriptor. The server closes
-    /// it when it shuts down. ``inherited()`` has those that systemd passes.
+    package var host: String
+    /// The TCP port, 0 to 65,535. 0 selects a free one.
+    package var port: Int
+    /// The path of a Unix domain socket to listen on instead.
+    package var unixPath: String?
+    /// A socket of TCP or of the Unix domain that listens already, to use instead of an address: its number as a file
+    /// descriptor. The server closes it when it shuts down, so no two listeners may have the same. ``inherited()`` has
+    /// those that systemd passes.
     public var descriptor: Int32?
     /// The TLS settings. Nil, the default: anyone on the network path can read and change the traffic.
     public var tls: ServerTLS?
@@ -36,16 +37,19 @@ public struct ServerListener: Sendable {
     /// dropped, and counted in ``ServerStatistics/errorsNotSent``.
     public var wireFormat: WireFormat
     /// The values of the format's custom response fields, by name, in pushes and pings, and in answers where the
-    /// request has no field of that name; those that it has are repeated. Fields that are not named here are zero.
-    public var header: [String: [UInt8]]
+    /// request has no field of that name.
+    package var header: [String: [UInt8]]
 
     /// - Parameters:
-    ///   - host: `127.0.0.1` by default, so that nothing is offered to the network unasked; `0.0.0.0` is every IPv4
-    ///     interface, `::` every interface.
-    ///   - port: 0 by default.
+    ///   - host: An IP address or a host name; `127.0.0.1` by default, so that nothing is offered to the network
+    ///     unasked; `0.0.0.0` is every IPv4 interface, `::` every interface.
+    ///   - port: The TCP port, 0 to 65,535. 0, the default, selects a free one, which ``SocketServer/addresses``
+    ///     reports.
     ///   - tls: TLS; nil, the default, for none.
     ///   - wireFormat: The layout of frames; the standard format by default.
-    ///   - header: The values of the format's custom response fields, by name; none by default.
+    ///   - header: The values of the format's custom response fields, by name, in pushes and pings, and in answers
+    ///     where the request has no field of that name; those that it has are repeated. Fields that are not named here
+    ///     are zero. None by default.
     public init(
         host: String = "127.0.0.1",
         port: Int = 0,
@@ -90,8 +94,8 @@ public struct ServerListener: Sendable {
     }
 
     /// - Parameters:
-    ///   - unixPath: The path of the socket in the file system; the system allows 107 bytes on Linux, and 103 on
-    ///     Apple's.
+    ///   - unixPath: The path of the socket in the file system, where a stale one is replaced; the system allows 107
+    ///     bytes on Linux, and 103 on Apple's.
     ///   - tls: TLS; nil, the default, for none.
     ///   - wireFormat: The layout of frames; the standard format by default.
     ///   - header: The values of the format's custom response fields, by name; none by default.
@@ -106,20 +110,8 @@ public struct ServerListener: Sendable {
     }
 
     /// Creates a listener on a socket that listens already.
-    ///
-    /// - Parameters:
-    ///   - descriptor: The file descriptor of a listening socket of TCP or of the Unix domain. The server closes it
-    ///     when it shuts down, so no two listeners may have the same.
-    ///   - tls: TLS; nil, the default, for none.
-    ///   - wireFormat: The layout of frames; the standard format by default.
-    ///   - header: The values of the format's custom response fields, by name; none by default.
-    public init(
-        descriptor: Int32,
-        tls: ServerTLS? = nil,
-        wireFormat: WireFormat = .standard,
-        header: [String: [UInt8]] = [:]
-    ) {
-        self.init(host: "", tls: tls, wireFormat: wireFormat, header: header)
+    package init(descriptor: Int32) {
+        self.init(host: "")
         self.descriptor = descriptor
     }
 

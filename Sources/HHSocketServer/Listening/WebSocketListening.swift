@@ -22,11 +22,11 @@ public struct WebSocketListening: Sendable {
     /// A request to open a WebSocket, which is valid apart from the application's checks.
     public struct Request: Sendable {
         /// The path, without the query.
-        public var path: String
+        public let path: String
         /// The query, unchanged; nil if there is none.
-        public var query: String?
+        public let query: String?
         /// The header fields, in their order.
-        public var headers: [(name: String, value: String)]
+        public let headers: [(name: String, value: String)]
 
         /// The value of the first header field called `name`, ignoring case.
         public func header(_ name: String) -> String? {
@@ -36,10 +36,10 @@ public struct WebSocketListening: Sendable {
 
     /// The path of the WebSockets that carry frames, compared exactly and without the query; nil for none. Another
     /// path, unless it is one of ``SocketServer/webSocket(_:options:_:)``, is answered 404.
-    public var path: String?
+    package var path: String?
     /// Whether the port also accepts connections that are not WebSockets. A connection that begins with an upper-case
-    /// letter is then HTTP: a format whose frames may begin so is refused. False by default.
-    public var sharesPort: Bool
+    /// letter is then HTTP: a format whose frames may begin so is refused.
+    package var sharesPort: Bool
     /// The origins whose pages may connect; any by default. Others are answered 403.
     public var origins = Origins.any
     /// The subprotocol that carries the frames. Nil, the default: `hhsocket.1` for the standard format, and
@@ -51,14 +51,17 @@ public struct WebSocketListening: Sendable {
     /// compressed twice.
     public var compression: WebSocketCompression?
     /// Decides on a request before it is answered, such as by its `Authorization`. Nil, the default: all are allowed.
-    /// It counts towards the time for the opening.
+    /// It counts towards the 10 s for the opening.
     public var authenticate: (@Sendable (Request) async -> Admission)?
-    /// The time within which a client's request must arrive; then its connection is closed. 10 s by default.
-    public var timeout = Duration.seconds(10)
+    /// The time within which a client's request must arrive; then its connection is closed.
+    package var timeout = Duration.seconds(10)
 
     /// - Parameters:
-    ///   - path: The path that requests must have; `/` by default.
-    ///   - sharesPort: Whether the port also accepts connections that are not WebSockets; false by default.
+    ///   - path: The path of the WebSockets that carry frames, compared exactly and without the query; `/` by default,
+    ///     nil for none. Another path, unless it is one of ``SocketServer/webSocket(_:options:_:)``, is answered 404.
+    ///   - sharesPort: Whether the port also accepts connections that are not WebSockets; false by default. A
+    ///     connection that begins with an upper-case letter is then HTTP: a format whose frames may begin so is
+    ///     refused.
     public init(path: String? = "/", sharesPort: Bool = false) {
         self.path = path
         self.sharesPort = sharesPort

@@ -39,7 +39,7 @@ public struct TracingMiddleware: ServerMiddleware {
         span.attributes["rpc.system"] = "hhsocket"
         span.attributes["rpc.method"] = "\(request.type)"
         span.attributes["hhsocket.serial"] = Int64(request.serial)
-        span.attributes["hhsocket.connection"] = Int64(clamping: context.connectionID)
+        span.attributes["hhsocket.connection"] = Int64(clamping: context.session.id)
         defer { span.end() }
         return try await ServiceContext.withValue(span.context) {
             do {

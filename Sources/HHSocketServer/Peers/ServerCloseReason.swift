@@ -22,8 +22,7 @@ public struct ServerCloseReason: Hashable, Sendable, CustomStringConvertible {
     public static let protocolError = Self(.protocolError)
     /// The client answered no ping.
     public static let dead = Self(.dead)
-    /// The client sent nothing for too long, or not the data that was due (``ServerLimits/idleTimeout``,
-    /// ``ServerLimits/firstFrameTimeout``).
+    /// The client sent nothing for too long (``ServerLimits/idleTimeout``), or not the data that was due.
     public static let timedOut = Self(.timedOut)
     /// The client sent or read too slowly.
     public static let tooSlow = Self(.tooSlow)

@@ -97,7 +97,7 @@ public struct Router: Sendable {
     /// depth applies.
     public var messageLimits = MessageLimits.standard
     private var entries: [UInt32: Entry] = [:]
-    /// The limits of types by ``limit(_:to:)-(UInt32,_)``, whether or not they are registered yet.
+    /// The limits of types by ``limit(_:to:)``, whether or not they are registered yet.
     private var limits: [UInt32: RouteLimits] = [:]
     private var scope = Scope()
 
@@ -133,8 +133,8 @@ public struct Router: Sendable {
     /// - Parameters:
     ///   - type: A type that the wire format leaves to applications, in the standard format 16 to 0x1FFFFFFF; with any
     ///     other type the server does not start.
-    ///   - limits: As with ``handle(_:on:limits:_:)-(UInt32,_,_,_)``. Only ``RouteLimits/maximumBodyLength`` applies to
-    ///     requests that are answered on the event loop.
+    ///   - limits: As with ``handle(_:on:limits:_:)-(UInt32,_,_,_)``. Only the longest body applies to requests that
+    ///     are answered on the event loop.
     ///   - handler: The handler, which returns the body of the answer, or throws.
     public mutating func handleSynchronously(
         _ type: UInt32,

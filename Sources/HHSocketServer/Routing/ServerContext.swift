@@ -51,10 +51,6 @@ public struct ServerContext: Sendable {
         self.extras = extras
     }
 
-    /// A number that no other connection of this server has or has had.
-    public var connectionID: UInt64 { self.session.id }
-    /// The client's address, if the system reported it.
-    public var remoteAddress: SocketAddress? { self.session.remoteAddress }
     /// The event loop of the connection. Synchronous handlers run on it; it must never be blocked.
     public var eventLoop: any EventLoop { self.session.eventLoop }
     /// The server's logger, with the connection's number as metadata.

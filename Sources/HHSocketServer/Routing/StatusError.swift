@@ -10,9 +10,9 @@ import NIOCore
 /// transient.
 public struct StatusError: Error, Hashable, Sendable {
     /// The answer's status.
-    public var status: Status
+    public let status: Status
     /// The answer's payload; the client finds it in its error.
-    public var body: ByteBuffer
+    public let body: ByteBuffer
 
     /// - Parameters:
     ///   - status: The answer's status, any 32 bits; those that are not listed in ``/HHSocket/Status`` reach the client

@@ -22,10 +22,6 @@ public struct ConnectionPolicy: Sendable {
     /// A refused client receives a go-away, where the format has one, and is closed; one that opens a WebSocket of
     /// messages is answered 403. ``ServerStatistics/connectionsRefusedByAdmission`` counts it.
     public var admit: (@Sendable (ConnectingClient) -> ConnectionAdmission)?
-    /// Decides on a client's hello, before its token is checked. A refusal is the answer to hello, and nothing is
-    /// agreed on; with ``/HHSocket/Status/noPermission`` the client is closed. Nil, the default: all clients are
-    /// admitted.
-    public var admitHello: (@Sendable (ReceivedHello, ServerSession) -> Admission)?
     /// Called when a client has connected and is admitted, before its first request. Its identity is known if ``admit``
     /// returned one.
     public var onConnect: (@Sendable (ServerSession) -> Void)?
@@ -38,7 +34,7 @@ public struct ConnectionPolicy: Sendable {
     /// The equivalent of ``onClose`` for a WebSocket that carries messages.
     public var onWebSocketClose: (@Sendable (WebSocketConnection, ServerCloseReason) -> Void)?
 
-    public init() {}
+    package init() {}
 }
 
 /// A client that has connected but not yet sent anything.
@@ -66,16 +62,6 @@ public enum ConnectionAdmission: Hashable, Sendable {
     case refuse(reason: String, retryAfter: Duration = .zero)
 }
 
-/// A client's hello.
-public struct ReceivedHello: Sendable {
-    /// The newest version of the protocol that the client speaks.
-    public let version: UInt32
-    /// The features that the client offers.
-    public let features: [ProtocolFeature]
-    /// The session token; empty for none.
-    public let token: [UInt8]
-}
-
 extension ConnectingClient {
     /// Creates a description of the client of a channel that is connected, after the TLS handshake if there is one.
     ///
@@ -88,11 +74,5 @@ extension ConnectingClient {
     static func certificate(_ context: ChannelHandlerContext) -> [UInt8]? {
         let handler = try? context.pipeline.syncOperations.handler(type: NIOSSLServerHandler.self)
         return handler?.peerCertificate.flatMap { try? $0.toDERBytes() }
-    }
-}
-
-extension ReceivedHello {
-    init(_ answer: HelloAnswer) {
-        self.init(version: answer.offer.version, features: answer.offer.features, token: answer.sessionToken)
     }
 }

@@ -199,7 +199,7 @@ struct HandlerRun: Sendable {
     /// The owner that is charged for the answer, if it is kept.
     private func owner(_ identity: String?) -> IdempotencyOwner {
         if let identity { return .identity(identity) }
-        return ClientAddress(self.context.remoteAddress).map { .address($0) } ?? .local
+        return ClientAddress(self.context.session.remoteAddress).map { .address($0) } ?? .local
     }
 
     private func handle(

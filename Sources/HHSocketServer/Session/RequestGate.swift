@@ -117,7 +117,7 @@ struct RequestGate {
         return ServerContext.Extras(
             metadata: metadata.values,
             deadline: metadata.hasDeadline
-                ? now.advanced(clamping: self.rules.allowed(.milliseconds(Int64(clamping: metadata.deadline)))) : nil,
+                ? now.advanced(clamping: .milliseconds(Int64(clamping: metadata.deadline))) : nil,
             // Nothing is kept for strangers.
             idempotencyKey: key.isEmpty || !agreement.has(.idempotency) || isStranger ? nil : key
         )

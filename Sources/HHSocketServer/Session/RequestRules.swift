@@ -21,7 +21,6 @@ final class RequestRules: Sendable {
     /// The rates of requests by address and by identity; nil if there are none.
     let addressRates: SharedRates<ClientAddress>?
     let identityRates: SharedRates<String>?
-    private let maximumDeadline: TimeAmount?
 
     init(_ configuration: ServerConfiguration, _ router: Router, blockingOn threads: BlockingThreads) {
         let limits = configuration.limits
@@ -38,12 +37,6 @@ final class RequestRules: Sendable {
         self.hello = configuration.hello
         self.addressRates = SharedRates(limits.requestRatePerAddress)
         self.identityRates = SharedRates(limits.requestRatePerIdentity)
-        self.maximumDeadline = limits.maximumDeadline.map { TimeAmount(clamping: $0) }
-    }
-
-    /// The time that a client's deadline is away, as far as it may be.
-    func allowed(_ time: TimeAmount) -> TimeAmount {
-        self.maximumDeadline.map { min(time, $0) } ?? time
     }
 
     /// Returns whether a client accepts an answer of this length, and logs if it does not.

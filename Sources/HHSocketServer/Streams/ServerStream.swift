@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-public import HHSocketLink
+package import HHSocketLink
 public import NIOCore
 
 /// A stream as its handler sees it.
@@ -27,7 +27,7 @@ public struct ServerStream: Sendable {
     }
 
     /// Which sides send items.
-    public var kind: StreamKind { self.exchange.kind }
+    package var kind: StreamKind { self.exchange.kind }
 
     /// The client's items; none where it sends one message.
     public var items: Items { Items(exchange: self.exchange) }

@@ -15,7 +15,7 @@ public struct MessageWriter<Message: MessageBody>: Sendable {
 
     /// Creates the writer of a stream.
     @inlinable
-    public init(_ stream: ServerStream) {
+    init(_ stream: ServerStream) {
         self.destination = .stream(stream)
     }
 

@@ -59,15 +59,6 @@ extension Router {
             return try response.serializedBuffer()
         }
     }
-
-    /// Sets limits on the calls of one method, as ``limit(_:to:)-(UInt32,_)`` does: it gives one method its own limits
-    /// where the methods of a service are registered together.
-    public mutating func limit<Request, Response>(
-        _ method: MethodDescriptor<Request, Response>,
-        to limits: RouteLimits
-    ) {
-        self.limit(method.type, to: limits)
-    }
 }
 
 extension ServerRequest {

@@ -15,11 +15,11 @@ public struct WebSocketRouteOptions: Sendable {
     /// Whether messages may be compressed for the client that sends this request. Nil, the default: for all, if
     /// ``compression`` is set.
     public var mayCompress: (@Sendable (WebSocketListening.Request) -> Bool)?
-    /// The longest message that is received, in bytes, after decompression. 16 MiB by default; a longer one closes the
-    /// connection with 1009.
+    /// The longest message that is received, in bytes, after decompression. 16 MiB by default; a longer one, or one in
+    /// more than 131,072 fragments, closes the connection with 1009.
     public var maximumMessageLength = WebSocketLimits().maximumMessageLength
-    /// The largest number of fragments of a message. 131,072 by default.
-    public var maximumFragments = WebSocketLimits().maximumFragments
+    /// The largest number of fragments of a message.
+    package var maximumFragments = WebSocketLimits().maximumFragments
     /// The rules by which the server pings the client and considers it dead. Nil, the default: it does neither.
     public var heartbeat: HeartbeatPolicy?
 

@@ -24,15 +24,15 @@ public struct TransferRequest: Hashable, Sendable {
         public var description: String { self.name.rawValue }
     }
 
-    public var method: Method
-    public var id: TransferID
+    public let method: Method
+    public let id: TransferID
     /// The length of the file to be sent, in bytes; nil with other methods than ``Method/put``.
-    public var size: UInt64?
+    public let size: UInt64?
     /// The SHA-256 of the file to be sent; nil with other methods than ``Method/put``, and for a large file as long as
     /// the client is still computing it.
-    public var sha256: TransferDigest?
+    public let sha256: TransferDigest?
 
-    public init(method: Method, id: TransferID, size: UInt64? = nil, sha256: TransferDigest? = nil) {
+    init(method: Method, id: TransferID, size: UInt64? = nil, sha256: TransferDigest? = nil) {
         self.method = method
         self.id = id
         self.size = size

@@ -86,7 +86,7 @@ extension FolderTransferStore {
 
     /// Removes unfinished files that are older than ``TransferLimits/lifetime``, and files that terminated processes
     /// have left. A store that was opened by its path does so automatically, once an hour.
-    public func sweep() async {
+    package func sweep() async {
         let ids = (try? await self.onThread(of: Self.anyID) { try self.unfinishedIDs() }) ?? []
         for id in ids { try? await self.exclusively(for: id) { try self.tidy(id) } }
         try? await self.onThread(of: Self.anyID) { try self.removeUnusedHashes() }

@@ -73,7 +73,7 @@ public final class FolderTransferStore: TransferStore {
     static let durableLength: UInt64 = 64 << 20
 
     /// The folder's absolute path.
-    public let path: String
+    package let path: String
     let fileSystem: any StoreFileSystem
     let openFiles: OpenFiles
     let durableLength: UInt64

@@ -118,7 +118,7 @@ private struct Store: Kv_Store.ServiceProtocol {
         let (chat, message) = (Chat_Chat.Client(connection), self.message("hello"))
 
         let answer = try await chat.client.response(to: Chat_Chat.Methods.send, message)
-        print(answer.message.number, answer.metadata, answer.endpoint)
+        print(answer.message.number, answer.response.metadata, answer.response.endpoint)
 
         var options = CallOptions()
         options.isIdempotent = false

@@ -90,7 +90,7 @@ import Foundation
             for key in ["first", "second", "say", "third", "keep", "say late", "fourth", "say", "fifth"] {
                 let answer = try await self.call(client, key, "20")
                 #expect(self.length(of: answer) == 20)
-                #expect(answer.metadata == (key == "say" ? ["said": "this"] : [:]), "\(key)")
+                #expect(answer.response.metadata == (key == "say" ? ["said": "this"] : [:]), "\(key)")
             }
         }
     }

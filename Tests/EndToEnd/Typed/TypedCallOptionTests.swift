@@ -80,9 +80,9 @@ import Foundation
             server in
             let answer = try await client.response(to: Kv_Store.Methods.get, Kv_GetRequest())
             #expect(answer.message.entries["a"]?.version == 3)
-            #expect(answer.metadata == ["revision": "7"])
+            #expect(answer.response.metadata == ["revision": "7"])
             #expect(answer.response.status == .ok)
-            #expect(answer.endpoint == server.address)
+            #expect(answer.response.endpoint == server.address)
             let again = try await client.response(to: Kv_Store.Methods.get, Kv_GetRequest())
             #expect(again.message == answer.message)
         }

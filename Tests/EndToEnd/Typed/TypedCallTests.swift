@@ -112,7 +112,7 @@ private actor Store: Kv_Store.ServiceProtocol {
         }
         router.group(AuthenticationMiddleware(), limits: RouteLimits(maximumBodyLength: 100)) { group in
             group.register(Store())
-            group.limit(Kv_Store.Methods.get, to: RouteLimits(maximumBodyLength: 10))
+            group.limit(Kv_Store.Methods.get.type, to: RouteLimits(maximumBodyLength: 10))
         }
         try await Pair.with(.standard, router: router) { client, _ in
             let store = Kv_Store.Client(client)

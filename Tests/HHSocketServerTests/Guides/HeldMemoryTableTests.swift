@@ -117,7 +117,7 @@ import Testing
         // These bound no memory by themselves.
         let others: Set = [
             "connectionRatePerAddress", "minimumSilence", "idleTimeout", "firstFrameTimeout", "handlerTimeout",
-            "maximumDeadline", "cancelRate", "requestRate", "requestRatePerAddress", "requestRatePerIdentity",
+            "cancelRate", "requestRate", "requestRatePerAddress", "requestRatePerIdentity",
             "unproductiveFrameRate", "strangers", "concurrency", "maximumAnswerLength", "maximumCorruptRun",
             "readStallTimeout", "minimumReadRate", "writeStallTimeout", "slowClients",
         ]

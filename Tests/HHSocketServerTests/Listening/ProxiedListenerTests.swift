@@ -50,7 +50,7 @@ extension HostileClient {
     ) async throws {
         var router = Router()
         router.handleSynchronously(address) { _, context in
-            ByteBuffer(string: context.remoteAddress.map { "\($0)" } ?? "unknown")
+            ByteBuffer(string: context.session.remoteAddress.map { "\($0)" } ?? "unknown")
         }
         router.handle(failing) { _, _ in throw Unexpected(description: "it fails") }
         var listener = listener

@@ -96,14 +96,4 @@ private let echo: UInt32 = 103
             #expect(server.statistics.deadlinesExceeded == 0 && server.statistics.handlerTimeouts == 1)
         }
     }
-
-    @Test func aDeadlineThatIsTooFarAwayIsBroughtForward() async throws {
-        try await withServer(.limited { $0.maximumDeadline = .milliseconds(50) }, self.makeRouter()) { server in
-            let greeter = try await Greeter(server)
-            _ = try await greeter.greet()
-            try await greeter.call(hang, serial: 50, ByteBuffer(), WireMetadata(deadline: .max))
-            #expect(try await greeter.answer().frame.status == .deadlineExceeded)
-            #expect(server.statistics.deadlinesExceeded == 1)
-        }
-    }
 }

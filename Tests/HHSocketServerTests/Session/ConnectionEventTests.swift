@@ -171,23 +171,4 @@ private enum Room: ServerSessionKey { typealias Value = String }
             await ann.perform(.close)
         }
     }
-
-    @Test func aHelloMayBeRefusedForItsToken() async throws {
-        var configuration = SocketServer.Configuration()
-        let offered = Watched<[[String]]>([])
-        configuration.connections.admitHello = { hello, session in
-            offered.withLockedValue { $0.append(hello.features.map(\.rawValue)) }
-            return hello.token == Array("letmein".utf8) ? .admit : .refuse(.noPermission)
-        }
-        try await withServer(configuration, self.makeRouter()) { server in
-            let refused = try await Greeter(server)
-            #expect(try await refused.greet().0 == .noPermission)
-            try await refused.client.ended()
-            var hello = WireHello.all
-            hello.sessionToken = .init("letmein".utf8)
-            let (status, reply) = try await Greeter(server).greet(hello)
-            #expect(status == .ok && reply.features.count == 3)
-            #expect(offered.current == [hello.features, hello.features])
-        }
-    }
 }

@@ -13,7 +13,7 @@ public struct IPNetwork: Hashable, Sendable {
     /// The first address: four bytes, or sixteen.
     private let bytes: [UInt8]
     /// The number of leading bits that all addresses of the network have in common: up to 32, or 128 of IPv6.
-    public let prefixLength: Int
+    package let prefixLength: Int
 
     /// Reads a network.
     ///

@@ -15,11 +15,11 @@ public struct ServerProxies: Hashable, Sendable {
     /// The networks of proxies whose connections begin with a header of the PROXY protocol, version 1 or 2, before TLS.
     /// Empty by default.
     ///
-    /// Every connection from there must begin with one. If it is malformed, or has not arrived within
-    /// ``headerTimeout``, the connection is closed, logged, and counted in ``ServerStatistics/proxyHeaderFailures``; a
-    /// connection that ends without having sent a byte is a health check, and only closed. If the header marks the
-    /// proxy's own connection (`LOCAL`), or the client's address is unknown (`UNKNOWN`), the client has the proxy's
-    /// address. Connections from elsewhere are served normally: a header of theirs is invalid bytes.
+    /// Every connection from there must begin with one. If it is malformed, or has not arrived within 10 s, the
+    /// connection is closed, logged, and counted in ``ServerStatistics/proxyHeaderFailures``; a connection that ends
+    /// without having sent a byte is a health check, and only closed. If the header marks the proxy's own connection
+    /// (`LOCAL`), or the client's address is unknown (`UNKNOWN`), the client has the proxy's address. Connections from
+    /// elsewhere are served normally: a header of theirs is invalid bytes.
     public var proxyProtocol: [IPNetwork]
     /// The networks of HTTP proxies whose `X-Forwarded-For` is trusted when a WebSocket is opened. Empty by default.
     ///
@@ -28,17 +28,17 @@ public struct ServerProxies: Hashable, Sendable {
     /// an invalid address is logged, and neither it nor the part before it is used. The port is 0 if the field has
     /// none. The field is also read if the PROXY protocol has named an address of these networks.
     ///
-    /// On a port that WebSockets share (``WebSocketListening/sharesPort``) a connection from there begins with its
-    /// first byte, or after ``WebSocketListening/timeout``: until then it is not known whether it is a WebSocket.
+    /// On a port that WebSockets share with other connections a connection from there begins with its first byte, or
+    /// after 10 s: until then it is not known whether it is a WebSocket.
     public var forwardedFor: [IPNetwork]
-    /// The time within which a proxy's PROXY header must arrive; 10 s by default.
-    public var headerTimeout = Duration.seconds(10)
+    /// The time within which a proxy's PROXY header must arrive.
+    package var headerTimeout = Duration.seconds(10)
 
     /// Whether there are none.
     var isEmpty: Bool { self.proxyProtocol.isEmpty && self.forwardedFor.isEmpty }
 
     /// Creates a description of proxies; by default there are none.
-    public init(proxyProtocol: [IPNetwork] = [], forwardedFor: [IPNetwork] = []) {
+    package init(proxyProtocol: [IPNetwork] = [], forwardedFor: [IPNetwork] = []) {
         self.proxyProtocol = proxyProtocol
         self.forwardedFor = forwardedFor
     }

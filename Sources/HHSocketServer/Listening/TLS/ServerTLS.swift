@@ -43,8 +43,8 @@ public struct ServerTLS: Sendable {
     /// The groups for the exchange of keys, the preferred one first. Nil, the default: X25519MLKEM768, X25519,
     /// secp256r1 and secp384r1.
     public var keyExchangeGroups: [TLSKeyExchangeGroup]?
-    /// The time limit of the handshake, after which the connection is closed. 10 s by default.
-    public var handshakeTimeout = Duration.seconds(10)
+    /// The time limit of the handshake, after which the connection is closed.
+    package var handshakeTimeout = Duration.seconds(10)
     /// The interval at which the files of certificates, keys, authorities and revocation lists are checked; if one has
     /// changed, all are read again, like by ``SocketServer/reloadTLS(_:)``. If they cannot be read, that is logged, the
     /// old ones stay in use, and the next change is awaited. One second at least. Nil, the default: never.
@@ -60,7 +60,7 @@ public struct ServerTLS: Sendable {
 /// The suite's signature must be that of the certificate's key: ECDSA for elliptic curves, or RSA.
 public struct TLSCipherSuite: Hashable, Sendable {
     /// Its number in the registry of the IANA.
-    public let number: UInt16
+    package let number: UInt16
 
     public static let ecdheECDSAWithAES128GCM = TLSCipherSuite(number: 0xC02B)
     public static let ecdheECDSAWithAES256GCM = TLSCipherSuite(number: 0xC02C)
@@ -73,7 +73,7 @@ public struct TLSCipherSuite: Hashable, Sendable {
 /// A group in which client and server agree on a key, in TLS 1.2 and 1.3.
 public struct TLSKeyExchangeGroup: Hashable, Sendable {
     /// Its number in the registry of the IANA.
-    public let number: UInt16
+    package let number: UInt16
 
     /// X25519 together with ML-KEM-768, which resists quantum computers; only in TLS 1.3.
     public static let x25519MLKEM768 = TLSKeyExchangeGroup(number: 0x11EC)

@@ -35,8 +35,9 @@ public struct STOMPConfiguration: Sendable {
     /// The number of received bytes that may wait to be read while an operation waits for the broker's answer,
     /// which may follow messages. 64 MiB by default; at other times 1 MiB for each subscription.
     package var maximumBufferedBytes = 64 << 20
-    /// The largest length of a body, in bytes; 16 MiB by default, and at most 1 GiB. A longer one is refused when it is
-    /// sent, and ends the connection with `protocolViolation` when it arrives. So do more than 1,024 headers, or 64 KiB.
+    /// The largest length of a body, in bytes; 16 MiB by default, and at most 1 GiB. A frame with a longer one, with
+    /// more than 1,024 headers or with more than 64 KiB of them is refused when it is sent, and ends the connection with
+    /// `protocolViolation` when it arrives.
     public var maximumBodyLength: Int {
         get { self.limits.maximumBodyLength }
         set { self.limits.maximumBodyLength = newValue }

@@ -138,9 +138,9 @@ public struct PageRecorder: Sendable {
     /// Records a page that has arrived.
     ///
     /// There is more if the page's ``Page/hasMore`` says so. If that is nil: with cursors, if there is a next one; with
-    /// numbers, if ``Page/total`` exceeds the number of items so far, or, if that is nil too, if the page is full. There
-    /// is never more after a page without items, nor with cursors without a next one: asked again, the server would
-    /// answer the same.
+    /// numbers, if ``Page/total`` exceeds the number of items so far, or, if that is nil too, if the page is full.
+    /// There is never more after a page without items, nor with cursors without a next one: asked again, the server
+    /// would answer the same.
     ///
     /// - Parameters:
     ///   - token: The token of the request.

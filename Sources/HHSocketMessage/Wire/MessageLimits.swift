@@ -11,8 +11,8 @@ public struct MessageLimits: Hashable, Sendable {
     ///
     /// Each level takes some hundred bytes of the stack.
     public var depth: Int
-    /// The number of bytes that decoding may allocate for every message, however short; 32 MiB by default. For each byte
-    /// of the message it may allocate 8 more.
+    /// The number of bytes that decoding may allocate for every message, however short; 32 MiB by default. It may
+    /// allocate 8 more for each byte of the message.
     ///
     /// The elements of arrays and maps, messages that are stored separately from enclosing ones, strings that are not
     /// short, bytes and unknown fields are counted. An array that grows may briefly take twice as much.

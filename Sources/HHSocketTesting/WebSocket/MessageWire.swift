@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-public import HHSocket
+package import HHSocket
 import NIOConcurrencyHelpers
 
 /// The wire of a ``MockWebSocketServer``: messages and control frames of WebSockets.

@@ -29,11 +29,11 @@ public struct MessageError: Error, Sendable, Hashable {
         case refusedByLibrary
     }
 
-    public var reason: Reason
+    public package(set) var reason: Reason
     /// The full name of the message, such as `chat.Message`; for a nested message, that of the inner one.
-    public var message: String
+    public package(set) var message: String
     /// The offset in the bytes, from 0, if known.
-    public var offset: Int?
+    public package(set) var offset: Int?
 
     @usableFromInline
     package init(_ reason: Reason, in message: String, at offset: Int? = nil) {

@@ -19,10 +19,7 @@ public import NIOCore
 /// state. When the last reference is released the connection is closed and the thread ends.
 public final class STOMPClient: ConnectionControl {
     public typealias Configuration = STOMPConfiguration
-    public typealias Event = STOMPEvent
 
-    /// The content type of texts.
-    public static let textType = "text/plain"
     /// The number of unsettled messages of a subscription at which reading is suspended, by default.
     static let largestWindow = 65_536
 
@@ -60,7 +57,7 @@ public final class STOMPClient: ConnectionControl {
     }
 
     /// A new stream of events, from now on, which keeps the latest 256 for its reader and ends with the client.
-    public var events: AsyncStream<Event> { self.link.session.makeEvents() }
+    public var events: AsyncStream<STOMPEvent> { self.link.session.makeEvents() }
 
     // MARK: Sending
 
@@ -111,7 +108,7 @@ public final class STOMPClient: ConnectionControl {
         _ text: String,
         to destination: String,
         headers: STOMPHeaders = [:],
-        contentType: String? = STOMPClient.textType,
+        contentType: String? = "text/plain",
         receipt: Bool = false
     ) async throws(SocketError) {
         try await self.send(

@@ -34,9 +34,16 @@ public struct STOMPConfiguration: Sendable {
     public var maximumWaitingMessages = 10_000
     /// The number of received bytes that may wait to be read while an operation waits for the broker's answer,
     /// which may follow messages. 64 MiB by default; at other times 1 MiB for each subscription.
-    public var maximumBufferedBytes = 64 << 20
-    /// The limits of frames that arrive. A larger one ends the connection with `protocolViolation`.
-    public var limits = STOMPLimits()
+    package var maximumBufferedBytes = 64 << 20
+    /// The largest length of a body, in bytes; 16 MiB by default, and at most 1 GiB. A frame with a longer one, with
+    /// more than 1,024 headers or with more than 64 KiB of them is refused when it is sent, and ends the connection with
+    /// `protocolViolation` when it arrives.
+    public var maximumBodyLength: Int {
+        get { self.limits.maximumBodyLength }
+        set { self.limits.maximumBodyLength = newValue }
+    }
+    /// The limits of frames.
+    package var limits = STOMPLimits()
     /// Whether texts are sent without `content-length`. False by default. ActiveMQ and bridges to JMS treat
     /// messages that have one as binary; a text with a zero byte is refused then.
     public var omitsContentLengthOfText = false

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The user of a broker.
 public struct STOMPCredentials: Sendable, CustomStringConvertible, CustomReflectable {
-    public var login: String
-    public var passcode: String
+    public let login: String
+    public let passcode: String
 
     public init(login: String, passcode: String) {
         self.login = login

@@ -24,11 +24,11 @@ public struct STOMPMessage: Sendable {
     /// The header `destination`; empty if the broker omitted it.
     public var destination: String { self.headers["destination"] ?? "" }
     /// The header `message-id`; empty if the broker omitted it.
-    public var messageID: String { self.headers["message-id"] ?? "" }
+    package var messageID: String { self.headers["message-id"] ?? "" }
     /// The id of the subscription that the message belongs to; nil if it belongs to none.
-    public var subscriptionID: String? { self.delivery?.subscription ?? self.headers["subscription"] }
+    package var subscriptionID: String? { self.delivery?.subscription ?? self.headers["subscription"] }
     /// The header `content-type`; nil if there is none: the body is then just bytes.
-    public var contentType: String? { self.headers["content-type"] }
+    package var contentType: String? { self.headers["content-type"] }
 
     /// Acknowledges the message, and with ack mode ``STOMPAckMode/client`` those before it. Acknowledging twice does
     /// nothing.

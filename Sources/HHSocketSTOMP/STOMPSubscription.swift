@@ -46,7 +46,7 @@ public final class STOMPSubscription: AsyncSequence, Sendable {
     /// The header `id`.
     public var id: String { self.route.id }
     /// The mode in which its messages are acknowledged.
-    public var ackMode: STOMPAckMode { self.route.ackMode }
+    package var ackMode: STOMPAckMode { self.route.ackMode }
 
     /// Returns once the broker has confirmed the subscription on the current connection; messages that are sent to a
     /// topic from then on arrive.

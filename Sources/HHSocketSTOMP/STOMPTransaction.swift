@@ -6,7 +6,7 @@ public import NIOCore
 /// not at all. ``STOMPClient/transaction(isolation:_:)`` creates it.
 public struct STOMPTransaction: Sendable {
     /// The header `transaction`.
-    public let id: String
+    package let id: String
     private let sender: STOMPSender
     private let settler: STOMPSettler
 
@@ -50,7 +50,7 @@ public struct STOMPTransaction: Sendable {
         _ text: String,
         to destination: String,
         headers: STOMPHeaders = [:],
-        contentType: String? = STOMPClient.textType
+        contentType: String? = "text/plain"
     ) async throws(SocketError) {
         try await self.send(self.sender.sending(text, to: destination, headers: headers, contentType: contentType))
     }

@@ -37,7 +37,7 @@ import Foundation
         let bytes = try message.serializedBytes()
         #expect(try message.serializedData() == Data(bytes))
         #expect(try message.serializedBuffer() == ByteBuffer(bytes: bytes))
-        #expect(try Every_Thing_Scalars(serializedData: Data(bytes)) == message)
+        #expect(try Every_Thing_Scalars(serializedBytes: Data(bytes)) == message)
         #expect(try Every_Thing_Scalars(serializedBytes: ByteBuffer(bytes: bytes)) == message)
         // A part of a buffer, and bytes without contiguous storage.
         var buffer = ByteBuffer(bytes: [0] + bytes)
@@ -51,7 +51,7 @@ import Foundation
         let message = Every_Thing_Repeated.with { $0.strings = ["a string that lies apart from the array itself"] }
         let bytes = try message.serializedBytes()
         let limits = MessageLimits(memory: 1, memoryPerByte: 0)
-        #expect(throws: MessageError.self) { try Every_Thing_Repeated(serializedData: Data(bytes), limits: limits) }
+        #expect(throws: MessageError.self) { try Every_Thing_Repeated(serializedBytes: Data(bytes), limits: limits) }
         #expect(throws: MessageError.self) {
             try Every_Thing_Repeated(serializedBytes: ByteBuffer(bytes: bytes), limits: limits)
         }

@@ -53,9 +53,9 @@ private typealias FieldMask = HHSocketMessage.Google_Protobuf_FieldMask
 
     @Test func structIsADictionaryAndJSON() throws {
         var object: Struct = ["name": "ann", "age": 7, "tags": [1.5, true, nil, ["deep": [:]]]]
-        object["more"] = Value(numberValue: -1)
-        #expect(object["name"] == "ann" && object["nothing"] == nil)
-        #expect(object["tags"]?.listValue[0] == 1.5)
+        object.fields["more"] = Value.with { $0.numberValue = -1 }
+        #expect(object.fields["name"] == "ann" && object.fields["nothing"] == nil)
+        #expect(object.fields["tags"]?.listValue.values[0] == 1.5)
         let text = try object.jsonString()
         #expect(text == #"{"age":7,"more":-1,"name":"ann","tags":[1.5,true,null,{"deep":{}}]}"#)
         #expect(try Struct(jsonString: text) == object)
@@ -65,10 +65,10 @@ private typealias FieldMask = HHSocketMessage.Google_Protobuf_FieldMask
     }
 
     @Test func fieldMaskIsATextInJSON() throws {
-        let mask = FieldMask(protoPaths: "author.display_name", "text")
+        let mask = FieldMask(protoPaths: ["author.display_name", "text"])
         #expect(try mask.jsonString() == #""author.displayName,text""#)
         #expect(try FieldMask(jsonString: mask.jsonString()) == mask)
-        #expect(throws: MessageJSONError.self) { try FieldMask(protoPaths: "authorName").jsonString() }
+        #expect(throws: MessageJSONError.self) { try FieldMask(protoPaths: ["authorName"]).jsonString() }
     }
 
     @Test func descriptionsOfTypesAreMessages() throws {

@@ -307,9 +307,9 @@ private enum Call {
 
     @Test func connectionThatIsClosedAtOnceIsTriedAgain() async throws {
         let server = try await MockServer(.echo)
-        server.onConnect(number: 0, .close)
-        server.onConnect(number: 1, .reset)
-        server.onConnect(number: 2, .raw([UInt8](repeating: 0xFF, count: 64)))
+        server.onOpen(number: 0, .close)
+        server.onOpen(number: 1, .reset)
+        server.onOpen(number: 2, .raw([UInt8](repeating: 0xFF, count: 64)))
         let client = SocketClient.connecting(to: server.endpoint) {
             $0.socket.backoff = Backoff(base: .milliseconds(1), cap: .milliseconds(10))
         }
@@ -321,7 +321,7 @@ private enum Call {
 
     @Test func requestsOfAServerThatDoesNotReadAreBoundedAndFailWithWhatIsKnown() async throws {
         let server = try await MockServer(.echo)
-        server.onConnect(number: 0, .stopReading)
+        server.onOpen(number: 0, .stopReading)
         let (client, events) = SocketClient.connectingWithEvents(to: server.endpoint) {
             // More than the kernels take, which is some MiB.
             $0.socket.maximumQueuedBytes = 64 << 20

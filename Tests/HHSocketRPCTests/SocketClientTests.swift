@@ -315,7 +315,7 @@ import Testing
 
     @Test func serversPingIsAnsweredWithItsSerial() async throws {
         let server = try await MockServer(.echo)
-        server.onConnect(
+        server.onOpen(
             .glued(.ping(serial: 5), .ping(serial: 49), .frame(Frame(type: FrameType.heartbeat, serial: 0)))
         )
         let client = SocketClient.connecting(to: server.endpoint)

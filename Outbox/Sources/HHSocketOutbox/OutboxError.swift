@@ -46,11 +46,11 @@ public struct OutboxError: Error, Sendable {
         public var description: String { self.name.rawValue }
     }
 
-    public var code: Code
+    public package(set) var code: Code
     /// A description of the failure, and of the remedy, in one line.
-    public var message: String
+    public package(set) var message: String
     /// The error that caused this one, such as SQLite's.
-    public var underlying: (any Error)?
+    public package(set) var underlying: (any Error)?
 
     public init(_ code: Code, message: String, underlying: (any Error)? = nil) {
         self.code = code

@@ -53,26 +53,26 @@ public struct OutboxSnapshot: Sendable, Hashable {
     /// The messages of one topic that wait.
     public struct Topic: Sendable, Hashable {
         /// The number of messages, including one in flight.
-        public var count: Int
+        public package(set) var count: Int
         /// The sum of their ``OutboxEntry/byteCount``.
-        public var bytes: Int
+        public package(set) var bytes: Int
         /// Whether one of them is in flight.
-        public var isInFlight: Bool
+        public package(set) var isInFlight: Bool
         /// Whether it is suspended; see ``OutboxVerdict/suspendTopic``.
-        public var isSuspended: Bool
+        public package(set) var isSuspended: Bool
     }
 
     /// Whether there is a connection.
-    public var isConnected: Bool
+    public package(set) var isConnected: Bool
     /// The topics of which messages wait, by name.
-    public var topics: [String: Topic]
+    public package(set) var topics: [String: Topic]
     /// The number of messages that wait, including those in flight.
-    public var count: Int
+    public package(set) var count: Int
     /// The sum of their ``OutboxEntry/byteCount``.
-    public var bytes: Int
+    public package(set) var bytes: Int
     /// The number of dead letters, which ``count`` does not include.
-    public var deadLetterCount: Int
+    public package(set) var deadLetterCount: Int
     /// The sum of their ``OutboxDeadLetter/byteCount``.
-    public var deadLetterBytes: Int
+    public package(set) var deadLetterBytes: Int
 }
 #endif

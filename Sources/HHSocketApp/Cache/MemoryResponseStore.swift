@@ -3,14 +3,11 @@ import HHSocket
 
 /// A store of answers in memory, with a maximum cost: the least recently used answers are evicted to make room.
 public final class MemoryResponseStore: ResponseStore {
-    /// The default maximum cost: 20 MB (20,000,000 bytes), as in the first client of this protocol.
-    public static let defaultMaximumCost = 20_000_000
-
     private let table: LockedBox<ResponseCacheTable>
 
     /// - Parameter maximumCost: The memory that the answers may take, in bytes: bodies, metadata and keys, with
     ///   overhead; 20 MB by default. An answer that takes more than an eighth of it is not kept.
-    public init(maximumCost: Int = MemoryResponseStore.defaultMaximumCost) {
+    public init(maximumCost: Int = 20_000_000) {
         self.table = LockedBox(ResponseCacheTable(maximumCost: maximumCost))
     }
 
@@ -27,9 +24,9 @@ public final class MemoryResponseStore: ResponseStore {
     }
 
     /// The number of answers.
-    public var count: Int { self.table.withLockedValue { $0.count } }
+    package var count: Int { self.table.withLockedValue { $0.count } }
     /// The cost of the answers, in bytes.
-    public var cost: Int { self.table.withLockedValue { $0.cost } }
+    package var cost: Int { self.table.withLockedValue { $0.cost } }
     /// The number of answers that were evicted for others, since the beginning.
-    public var evictions: Int { self.table.withLockedValue { $0.evictions } }
+    package var evictions: Int { self.table.withLockedValue { $0.evictions } }
 }

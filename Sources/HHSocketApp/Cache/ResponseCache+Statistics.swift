@@ -3,24 +3,24 @@ extension ResponseCache {
     /// Counts of a cache, from its beginning; requests that ignore the cache are not counted.
     public struct Statistics: Hashable, Sendable {
         /// Requests that were answered by a valid entry of the cache.
-        public var hits = 0
+        public package(set) var hits = 0
         /// Requests that were answered by an expired entry of the cache.
-        public var staleHits = 0
+        public package(set) var staleHits = 0
         /// Requests for which the server had to be asked, including those that shared a call.
-        public var misses = 0
+        public package(set) var misses = 0
         /// Requests among the ``misses`` that joined a call in flight.
-        public var coalesced = 0
+        public package(set) var coalesced = 0
         /// Calls that were made, including those in the background and repeated ones.
-        public var calls = 0
+        public package(set) var calls = 0
         /// Calls that the server answered with 304: the kept answer is still valid.
-        public var revalidations = 0
+        package var revalidations = 0
         /// Refreshes in the background that failed, because a call failed or was cancelled.
-        public var failedRefreshes = 0
+        package var failedRefreshes = 0
         /// Answers that were not kept because the cache was cleared while they were on their way.
-        public var clearedAnswers = 0
+        package var clearedAnswers = 0
         /// Answers that were not kept because too many bytes waited to be written to the store.
-        public var droppedStores = 0
+        public package(set) var droppedStores = 0
         /// Answers that were evicted for others; counted only by a ``MemoryResponseStore``.
-        public var evictions = 0
+        public package(set) var evictions = 0
     }
 }

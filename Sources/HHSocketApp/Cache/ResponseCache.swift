@@ -11,42 +11,28 @@
 /// Nothing else is compared, so a cache is for one service and one user: clear it with ``removeAll()`` when the user
 /// logs out.
 public final class ResponseCache: Sendable {
-    /// The default number of callers that may wait; further ones fail with `tooManyInFlight`.
-    public static let defaultMaximumCallers = 100_000
-
     let calls: SharedCalls
 
-    /// Creates a cache in memory.
-    ///
-    /// - Parameters:
-    ///   - maximumCost: The memory that the answers may cost, in bytes; 20 MB by default. See
-    ///     ``MemoryResponseStore/init(maximumCost:)``.
-    ///   - maximumCallers: The number of callers that may wait at a time; 100,000 by default. Further ones fail with
-    ///     `tooManyInFlight`.
-    ///   - clock: The clocks; the system's by default. A test has its own.
-    public convenience init(
-        maximumCost: Int = MemoryResponseStore.defaultMaximumCost,
-        maximumCallers: Int = ResponseCache.defaultMaximumCallers,
-        clock: APIClock = .system
-    ) {
-        self.init(store: MemoryResponseStore(maximumCost: maximumCost), maximumCallers: maximumCallers, clock: clock)
-    }
-
-    /// Creates a cache that keeps its answers in another store.
+    /// Creates a cache.
     ///
     /// At most 20 MB of answers wait for a slow store; further ones are not kept.
     ///
     /// - Parameters:
-    ///   - store: The store, such as one on a disk.
+    ///   - store: The store of the answers: by default one in memory, of 20 MB; another one may be on a disk.
     ///   - maximumCallers: The number of callers that may wait at a time; 100,000 by default. Further ones fail with
     ///     `tooManyInFlight`.
     ///   - clock: The clocks; the system's by default. A test has its own.
     public init(
-        store: any ResponseStore,
-        maximumCallers: Int = ResponseCache.defaultMaximumCallers,
+        store: any ResponseStore = MemoryResponseStore(),
+        maximumCallers: Int = 100_000,
         clock: APIClock = .system
     ) {
         self.calls = SharedCalls(store: store, clock: clock, maximumCallers: max(1, maximumCallers))
+    }
+
+    /// Creates a cache in memory.
+    package convenience init(maximumCost: Int, maximumCallers: Int = 100_000, clock: APIClock = .system) {
+        self.init(store: MemoryResponseStore(maximumCost: maximumCost), maximumCallers: maximumCallers, clock: clock)
     }
 
     /// Clears the cache, for example when the user logs out.

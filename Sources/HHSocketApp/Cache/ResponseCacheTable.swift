@@ -49,14 +49,14 @@ struct ResponseCacheTable: ~Copyable, Sendable {
     }
 
     mutating func remove(_ removal: ResponseRemoval) {
-        switch removal.scope {
+        switch removal {
         case .all:
             self.slots.removeAll()
             self.entries = SlotList()
             self.cost = 0
-        case .key(let key):
+        case .forKey(let key):
             self.remove(key)
-        case .type, .owner:
+        case .ofType, .ofOwner:
             for (key, slot) in self.slots {
                 if let entry = self.entries[slot], removal.covers(key, entry.response) { self.remove(key) }
             }

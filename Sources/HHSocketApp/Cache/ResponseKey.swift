@@ -8,7 +8,7 @@ public struct ResponseKey: Hashable, Sendable {
     private enum Kind: UInt8 { case header, metadata }
 
     /// The requests' type.
-    public let type: UInt32
+    package let type: UInt32
     /// The whole key, in a form that a disk store may write: the type, the number of significant headers, each of them,
     /// and the body.
     public let bytes: [UInt8]

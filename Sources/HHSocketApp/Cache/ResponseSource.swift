@@ -11,5 +11,5 @@ public enum ResponseSource: Hashable, Sendable {
     case stale(age: Duration)
 
     /// Whether the value was in the cache.
-    public var isHit: Bool { self != .network }
+    package var isHit: Bool { self != .network }
 }

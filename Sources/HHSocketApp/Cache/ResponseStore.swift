@@ -17,32 +17,23 @@ public protocol ResponseStore: Sendable {
 }
 
 /// A set of answers that a ``ResponseStore`` must drop.
-public struct ResponseRemoval: Hashable, Sendable {
-    enum Scope: Hashable, Sendable {
-        case all
-        case type(UInt32)
-        case owner(String)
-        case key(ResponseKey)
-    }
-
-    let scope: Scope
-
+public enum ResponseRemoval: Hashable, Sendable {
     /// All answers.
-    public static let all = Self(scope: .all)
+    case all
     /// The answers to requests of this type.
-    public static func ofType(_ type: UInt32) -> Self { Self(scope: .type(type)) }
+    case ofType(UInt32)
     /// The answers that a manager of this name asked for.
-    public static func ofOwner(_ name: String) -> Self { Self(scope: .owner(name)) }
+    case ofOwner(String)
     /// The answer for this key.
-    public static func forKey(_ key: ResponseKey) -> Self { Self(scope: .key(key)) }
+    case forKey(ResponseKey)
 
     /// Whether this answer must be dropped.
     public func covers(_ key: ResponseKey, _ response: StoredResponse) -> Bool {
-        switch self.scope {
+        switch self {
         case .all: true
-        case .type(let type): key.type == type
-        case .owner(let name): response.owners.contains(name)
-        case .key(let covered): key == covered
+        case .ofType(let type): key.type == type
+        case .ofOwner(let name): response.owners.contains(name)
+        case .forKey(let covered): key == covered
         }
     }
 }

@@ -529,11 +529,11 @@ struct SharedCallMachine {
     }
 
     private static func covers(_ removal: ResponseRemoval, _ slot: Slot, ownedBy owners: Set<String>) -> Bool {
-        switch removal.scope {
+        switch removal {
         case .all: true
-        case .type(let type): slot.key.type == type
-        case .owner(let name): owners.contains(name)
-        case .key(let key): slot.key == key
+        case .ofType(let type): slot.key.type == type
+        case .ofOwner(let name): owners.contains(name)
+        case .forKey(let key): slot.key == key
         }
     }
 

@@ -6,11 +6,11 @@ import NIOCore
 /// An answer as a ``ResponseStore`` keeps it.
 public struct StoredResponse: Hashable, Sendable {
     /// The answer, in its own memory, so that it does not keep a larger read buffer alive.
-    public var response: SocketResponse
+    public package(set) var response: SocketResponse
     /// The time at which the answer arrived or was last revalidated, from which its age counts.
-    public var storedAt: Date
+    public package(set) var storedAt: Date
     /// The names of the managers that asked for it.
-    public var owners: Set<String>
+    public package(set) var owners: Set<String>
 
     public init(_ response: SocketResponse, storedAt: Date, owners: Set<String> = []) {
         self.response = response
@@ -26,7 +26,7 @@ public struct StoredResponse: Hashable, Sendable {
 
     /// The revision of the answer, as named by the server (metadata `revision`); nil if it named none, or one of more
     /// than 256 bytes.
-    public var revision: String? {
+    package var revision: String? {
         guard let revision = self.response.metadata[Self.revisionName],
             (1...Self.maximumRevisionLength).contains(revision.utf8.count)
         else { return nil }

@@ -37,12 +37,12 @@ public final class SocketTaskGroup: Sendable {
     /// The result of a group. It is an error itself, for groups that are members of others.
     public struct Outcome: Error, Sendable {
         /// Whether the group was cancelled before it was complete. Some of its members may have succeeded all the same.
-        public var isCancelled: Bool
+        public package(set) var isCancelled: Bool
         /// The number of the group's members.
-        public var memberCount: Int
+        package var memberCount: Int
         /// The members that failed, in the order in which they were added. Members that ended by
         /// ``SocketTaskGroup/cancel()`` are among them, with the error that they reported.
-        public var failures: [Failure]
+        public package(set) var failures: [Failure]
 
         /// - Throws: The first failure's error; ``/HHSocket/SocketError`` with the code `cancelled` if the group was
         ///   cancelled.
@@ -57,9 +57,9 @@ public final class SocketTaskGroup: Sendable {
     /// A member that failed.
     public struct Failure: Sendable {
         /// The index of the member; 0 is the one that was added first.
-        public var index: Int
+        public package(set) var index: Int
         /// The error of the member: a ``/HHSocket/SocketError`` for calls, an ``Outcome`` for groups.
-        public var error: any Error
+        public package(set) var error: any Error
     }
 
     let runner: TaskGroupRunner
@@ -172,10 +172,10 @@ public final class SocketTaskGroup: Sendable {
     // MARK: Progress
 
     /// The number of members that have been added.
-    public var memberCount: Int { self.runner.memberCount }
+    package var memberCount: Int { self.runner.memberCount }
 
     /// The number of members that have ended.
-    public var completedCount: Int { self.runner.completedCount }
+    package var completedCount: Int { self.runner.completedCount }
 
     /// The progress of the whole group, from 0 to 1: that of its members, by their weights. It falls when members are
     /// added, or a call is sent again.
@@ -192,7 +192,3 @@ public final class SocketTaskGroup: Sendable {
 }
 
 extension SocketTaskGroup: SocketTaskGroupMember {}
-
-extension SocketTaskGroup: CustomStringConvertible {
-    public var description: String { "task group, \(self.completedCount) of \(self.memberCount) ended, \(self.state)" }
-}

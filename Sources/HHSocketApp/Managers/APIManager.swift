@@ -23,7 +23,7 @@ public final class APIManager: Sendable {
 
     /// The name in the cache, by which ``ResponseCache/removeAll(of:)`` drops the answers that managers of this name
     /// asked for.
-    public let name: String
+    package let name: String
     /// The cache, in which answers are kept and calls are shared.
     public let cache: ResponseCache
     let transport: any APITransport

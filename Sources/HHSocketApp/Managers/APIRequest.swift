@@ -43,7 +43,7 @@ public struct APIRequest<Value: Sendable>: Sendable {
     }
 
     /// The key that the request has in common with equal ones.
-    public var key: ResponseKey {
+    package var key: ResponseKey {
         ResponseKey(
             type: self.request.type,
             body: self.canonicalBody ?? self.request.body,

@@ -8,7 +8,7 @@ import NIOCore
 /// var recorder = PageRecorder(.offset(pageSize: 20))
 /// if let request = recorder.beginLoadMore(now: .now()) {
 ///     let items = try await load(page: request.page)
-///     switch recorder.finish(request.token, count: items.count) {
+///     switch recorder.finish(request.token, Page(items)) {
 ///     case .replace: list = items
 ///     case .append: list += items
 ///     case .ignore: break
@@ -44,7 +44,7 @@ public struct PageRecorder: Sendable {
         case ignore
     }
 
-    public let style: Style
+    package let style: Style
     /// The number of the last page that arrived; nil before the first. With cursors, pages are counted from 1.
     public private(set) var page: Int?
     /// The number of items that have arrived.
@@ -54,7 +54,7 @@ public struct PageRecorder: Sendable {
     /// The time at which the last request began, whatever its result; nil before the first, and after ``reset()``.
     public private(set) var lastRequestTime: NIODeadline?
     /// The request in progress.
-    public private(set) var current: PageRequest?
+    package private(set) var current: PageRequest?
     /// The cursor that the server named for the next page.
     private var nextCursor: String?
     private var lastToken: UInt64 = 0
@@ -137,18 +137,27 @@ public struct PageRecorder: Sendable {
 
     /// Records a page that has arrived.
     ///
-    /// There is more if `hasMore` says so. If that is nil: with cursors, if there is a next one; with numbers, if
-    /// `total` exceeds the number of items so far, or, if that is nil too, if the page is full. There is never more
-    /// after a page without items, nor with cursors without a next one: asked again, the server would answer the same.
+    /// There is more if the page's ``Page/hasMore`` says so. If that is nil: with cursors, if there is a next one; with
+    /// numbers, if ``Page/total`` exceeds the number of items so far, or, if that is nil too, if the page is full.
+    /// There is never more after a page without items, nor with cursors without a next one: asked again, the server
+    /// would answer the same.
     ///
     /// - Parameters:
     ///   - token: The token of the request.
-    ///   - count: The number of its items. Less than 0 counts as 0.
-    ///   - nextCursor: The cursor of the next page; nil by default.
-    ///   - total: The number of items in all; nil, the default, if the server does not say.
-    ///   - hasMore: Whether there are more; nil, the default, if the server does not say.
+    ///   - page: The page.
     /// - Returns: The treatment of the items.
-    public mutating func finish(
+    public mutating func finish<Item>(_ token: PageRequest.Token, _ page: Page<Item>) -> Verdict {
+        self.finish(
+            token,
+            count: page.items.count,
+            nextCursor: page.nextCursor,
+            total: page.total,
+            hasMore: page.hasMore
+        )
+    }
+
+    /// Records a page of which only the number of items is known. Less than 0 counts as 0.
+    package mutating func finish(
         _ token: PageRequest.Token,
         count: Int,
         nextCursor: String? = nil,
@@ -173,17 +182,6 @@ public struct PageRecorder: Sendable {
                 }
             }
         return isFirst ? .replace : .append
-    }
-
-    /// Records the page that a load has brought.
-    public mutating func finish<Item>(_ token: PageRequest.Token, _ page: Page<Item>) -> Verdict {
-        self.finish(
-            token,
-            count: page.items.count,
-            nextCursor: page.nextCursor,
-            total: page.total,
-            hasMore: page.hasMore
-        )
     }
 
     /// Records that a request has failed: everything is as before it began. A load-more that a refresh has made void

@@ -7,7 +7,7 @@ public struct PageRequest: Hashable, Sendable {
     }
 
     /// The reason for a request.
-    public enum Kind: Hashable, Sendable {
+    package enum Kind: Hashable, Sendable {
         /// The first page, to replace the whole list.
         case refresh
         /// The page after the last.
@@ -15,7 +15,7 @@ public struct PageRequest: Hashable, Sendable {
     }
 
     public let token: Token
-    public let kind: Kind
+    package let kind: Kind
     /// The page's number, as the server counts them.
     public let page: Int
     /// The number of items of a full page.
@@ -28,13 +28,13 @@ public struct PageRequest: Hashable, Sendable {
 
 /// The answer to a ``PageRequest``.
 public struct Page<Item> {
-    public var items: [Item]
+    public let items: [Item]
     /// The cursor of the next page, where the server pages by cursors; nil where nothing follows.
-    public var nextCursor: String?
+    public let nextCursor: String?
     /// The total number of items; nil if the server does not say.
-    public var total: Int?
+    public let total: Int?
     /// Whether there are more; nil if the server does not say.
-    public var hasMore: Bool?
+    public let hasMore: Bool?
 
     /// - Parameters:
     ///   - items: The items, in their order.

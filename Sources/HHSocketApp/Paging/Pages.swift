@@ -38,7 +38,7 @@ public struct Pages<Item: Sendable>: AsyncSequence, Sendable {
 
     public struct AsyncIterator: AsyncIteratorProtocol {
         /// The state of the iteration.
-        public private(set) var recorder: PageRecorder
+        package private(set) var recorder: PageRecorder
         let load: @Sendable (PageRequest) async throws -> Page<Item>
 
         /// Loads and returns the next page; nil if there is none.

@@ -143,7 +143,7 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
     }
 
     /// Reports a connection that was lost while another one is made.
-    private static func report(_ event: STOMPClient.Event) {
+    private static func report(_ event: STOMPEvent) {
         guard case .closed(let error?) = event, error.code != .brokerError else { return }
         StandardError.report(error)
     }

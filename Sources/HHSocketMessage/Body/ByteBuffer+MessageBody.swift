@@ -15,7 +15,7 @@ extension ByteBuffer {
     ///
     /// - Throws: The error of the message's encoder: ``MessageError`` for generated messages.
     @inlinable
-    public init(canonicalMessage message: some MessageBody) throws {
+    package init(canonicalMessage message: some MessageBody) throws {
         self = try message.withCanonicalMessageBytes { bytes in ByteBuffer(bytes: bytes) }
     }
 

@@ -60,11 +60,9 @@ public struct HeapStored<Fields: MessageFields>: Hashable, Sendable {
     }
 }
 
-extension HeapStored: CustomStringConvertible, CustomReflectable {
+extension HeapStored: CustomStringConvertible {
     /// The description of the fields.
     public var description: String { "\(self.fields)" }
-    /// The mirror of the fields.
-    public var customMirror: Mirror { Mirror(reflecting: self.fields) }
 }
 
 /// The fields of a message that keeps them on the heap.

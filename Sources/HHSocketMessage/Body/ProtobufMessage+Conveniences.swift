@@ -20,17 +20,6 @@ extension ProtobufMessage {
         return message
     }
 
-    /// Decodes a message, as `init(serializedBytes:limits:)` does.
-    ///
-    /// - Parameters:
-    ///   - data: The whole message; less than 2 GiB.
-    ///   - limits: The bounds of nesting and of memory.
-    /// - Throws: ``MessageError`` if the bytes are not such a message, or it exceeds the limits.
-    @inlinable
-    public init(serializedData data: Data, limits: MessageLimits = .standard) throws(MessageError) {
-        try self.init(serializedBytes: data, limits: limits)
-    }
-
     /// Encodes the message, as ``serializedBytes()`` does.
     ///
     /// - Throws: ``MessageError`` if a required field is missing, the message is nested more than 100 deep, or its
@@ -41,7 +30,7 @@ extension ProtobufMessage {
     /// Decodes a message from the readable bytes of a buffer.
     ///
     /// - Parameters:
-    ///   - buffer: The whole message; less than 2 GiB. ``serializedBuffer()`` is the inverse.
+    ///   - buffer: The whole message; less than 2 GiB.
     ///   - limits: The bounds of nesting and of memory.
     /// - Throws: ``MessageError`` if the bytes are not such a message, or it exceeds the limits.
     @inlinable

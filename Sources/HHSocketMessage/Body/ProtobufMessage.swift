@@ -123,7 +123,7 @@ extension ProtobufMessage {
     /// - Throws: ``MessageError`` if a required field is missing, the message is nested more than 100 deep, or its
     ///   encoding would have 2 GiB or more.
     @inlinable
-    public func serializedBuffer() throws(MessageError) -> ByteBuffer {
+    package func serializedBuffer() throws(MessageError) -> ByteBuffer {
         if let short = self.encodeIfShort({ ByteBuffer(copying: $0) }) { return short }
         return try self.longBuffer(isCanonical: false)
     }

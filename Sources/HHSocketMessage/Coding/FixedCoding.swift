@@ -59,40 +59,38 @@ extension FixedCoding {
     }
 }
 
+extension FixedCoding where Value: FixedWidthInteger {
+    @inlinable
+    @inline(__always)
+    public static func value(_ bits: Bits) -> Value { Value(truncatingIfNeeded: bits) }
+
+    @inlinable
+    @inline(__always)
+    public static func bits(_ value: Value) -> Bits { Bits(truncatingIfNeeded: value) }
+}
+
 @_documentation(visibility: internal)
 public enum WireFixed32: FixedCoding, WireKeyCoding {
     public typealias Value = UInt32
     public typealias Bits = UInt32
-
-    @inlinable public static func value(_ bits: UInt32) -> UInt32 { bits }
-    @inlinable public static func bits(_ value: UInt32) -> UInt32 { value }
 }
 
 @_documentation(visibility: internal)
 public enum WireFixed64: FixedCoding, WireKeyCoding {
     public typealias Value = UInt64
     public typealias Bits = UInt64
-
-    @inlinable public static func value(_ bits: UInt64) -> UInt64 { bits }
-    @inlinable public static func bits(_ value: UInt64) -> UInt64 { value }
 }
 
 @_documentation(visibility: internal)
 public enum WireSFixed32: FixedCoding, WireKeyCoding {
     public typealias Value = Int32
     public typealias Bits = UInt32
-
-    @inlinable public static func value(_ bits: UInt32) -> Int32 { Int32(bitPattern: bits) }
-    @inlinable public static func bits(_ value: Int32) -> UInt32 { UInt32(bitPattern: value) }
 }
 
 @_documentation(visibility: internal)
 public enum WireSFixed64: FixedCoding, WireKeyCoding {
     public typealias Value = Int64
     public typealias Bits = UInt64
-
-    @inlinable public static func value(_ bits: UInt64) -> Int64 { Int64(bitPattern: bits) }
-    @inlinable public static func bits(_ value: Int64) -> UInt64 { UInt64(bitPattern: value) }
 }
 
 /// Negative zero does not count as zero: it is encoded.

@@ -135,6 +135,17 @@ extension VarintCoding {
     }
 }
 
+extension VarintCoding where Value: FixedWidthInteger {
+    @inlinable
+    @inline(__always)
+    public static func value(_ varint: UInt64) -> Value { Value(truncatingIfNeeded: varint) }
+
+    /// A negative number takes 64 bits.
+    @inlinable
+    @inline(__always)
+    public static func varint(_ value: Value) -> UInt64 { UInt64(truncatingIfNeeded: value) }
+}
+
 extension MessageDecoder {
     /// The number of varints up to the end of the innermost message; fails if the last one does not end there.
     @usableFromInline
@@ -162,33 +173,21 @@ extension MessageDecoder {
 @_documentation(visibility: internal)
 public enum WireInt32: VarintCoding {
     public typealias Value = Int32
-
-    @inlinable public static func value(_ varint: UInt64) -> Int32 { Int32(truncatingIfNeeded: varint) }
-    @inlinable public static func varint(_ value: Int32) -> UInt64 { UInt64(bitPattern: Int64(value)) }
 }
 
 @_documentation(visibility: internal)
 public enum WireInt64: VarintCoding {
     public typealias Value = Int64
-
-    @inlinable public static func value(_ varint: UInt64) -> Int64 { Int64(bitPattern: varint) }
-    @inlinable public static func varint(_ value: Int64) -> UInt64 { UInt64(bitPattern: value) }
 }
 
 @_documentation(visibility: internal)
 public enum WireUInt32: VarintCoding {
     public typealias Value = UInt32
-
-    @inlinable public static func value(_ varint: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: varint) }
-    @inlinable public static func varint(_ value: UInt32) -> UInt64 { UInt64(value) }
 }
 
 @_documentation(visibility: internal)
 public enum WireUInt64: VarintCoding {
     public typealias Value = UInt64
-
-    @inlinable public static func value(_ varint: UInt64) -> UInt64 { varint }
-    @inlinable public static func varint(_ value: UInt64) -> UInt64 { value }
 }
 
 /// Numbers in zigzag: the sign is the lowest bit, so that those of small magnitude are short.

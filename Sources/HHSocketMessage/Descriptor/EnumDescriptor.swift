@@ -6,10 +6,10 @@ public final class EnumDescriptor: Sendable {
     /// One value of an enumeration.
     public struct Value: Sendable, Hashable {
         /// The name in the `.proto`.
-        public var name: String
-        public var number: Int32
+        public let name: String
+        public let number: Int32
 
-        public init(name: String, number: Int32) {
+        package init(name: String, number: Int32) {
             self.name = name
             self.number = number
         }
@@ -25,7 +25,7 @@ public final class EnumDescriptor: Sendable {
     ///   - name: The full name, such as `chat.Kind`.
     ///   - values: The values in the order of their declaration; several may have the same number.
     ///   - isClosed: Whether only the declared numbers are values, as in proto2; false by default.
-    public init(_ name: String, _ values: [Value], isClosed: Bool = false) {
+    package init(_ name: String, _ values: [Value], isClosed: Bool = false) {
         self.name = name
         self.isClosed = isClosed
         self.content = DescriptorContent { EnumContent(values) }
@@ -45,10 +45,10 @@ public final class EnumDescriptor: Sendable {
     public var values: [Value] { self.content.value.values }
 
     /// Returns the number of a value.
-    public func number(ofName name: String) -> Int32? { self.content.value.numbers[name] }
+    package func number(ofName name: String) -> Int32? { self.content.value.numbers[name] }
 
     /// Returns the first name of a number; nil if the enumeration does not declare it.
-    public func name(ofNumber number: Int32) -> String? { self.content.value.names[number] }
+    package func name(ofNumber number: Int32) -> String? { self.content.value.names[number] }
 }
 
 /// The values of an enumeration, by name and by number.

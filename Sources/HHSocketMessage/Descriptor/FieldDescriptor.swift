@@ -40,7 +40,7 @@ public struct FieldDescriptor: Sendable {
     ///   - isGroup: Whether messages are encoded as groups; false by default.
     ///   - type: The type of the field's messages or of its enumeration, the same one at each call; required for the
     ///     kinds `message` and `enum`, nil for others.
-    public init(
+    package init(
         _ name: String,
         jsonName: String? = nil,
         number: UInt32,
@@ -72,7 +72,7 @@ public struct FieldDescriptor: Sendable {
     ///   - key: The type of the keys.
     ///   - value: The type of the values.
     ///   - type: The type of the map's values, if they are messages or of an enumeration.
-    public static func map(
+    package static func map(
         _ name: String,
         jsonName: String? = nil,
         number: UInt32,
@@ -102,7 +102,7 @@ public struct FieldDescriptor: Sendable {
     }
 
     /// Whether the field is a map, whose entries are messages with a key and a value.
-    public var isMap: Bool { self.isRepeated && self.message?.isMapEntry == true }
+    package var isMap: Bool { self.isRepeated && self.message?.isMapEntry == true }
 
     /// Whether the field may have several values.
     public var isRepeated: Bool { self.presence == .repeated || self.presence == .packed }

@@ -19,7 +19,7 @@ public final class MessageDescriptor: Sendable {
     ///   - oneofs: The names of the oneofs.
     ///   - fields: The fields, in any order; no two with the same number.
     ///   - isMapEntry: Whether the message is an entry of a map; false by default.
-    public init(_ name: String, oneofs: [String] = [], _ fields: [FieldDescriptor], isMapEntry: Bool = false) {
+    package init(_ name: String, oneofs: [String] = [], _ fields: [FieldDescriptor], isMapEntry: Bool = false) {
         self.name = name
         self.isMapEntry = isMapEntry
         self.content = DescriptorContent { MessageContent(name, oneofs: oneofs, fields: fields) }

@@ -9,11 +9,11 @@
 /// extensions need not be registered, and messages without them have no cost.
 public struct MessageExtension: Sendable {
     /// The full name of the extended message.
-    public let extendedName: String
+    package let extendedName: String
     /// The declaration: its name is the extension's full name.
     public let field: FieldDescriptor
     /// Whether the extended message is a message set, which has a group with a number and a message for each extension.
-    public let isMessageSetItem: Bool
+    package let isMessageSetItem: Bool
 
     /// - Parameters:
     ///   - extended: The extended message.

@@ -5,9 +5,4 @@ extension Google_Protobuf_FieldMask {
         self.init()
         self.paths = protoPaths
     }
-
-    /// Creates a mask of paths as in the `.proto`, such as `author.display_name`.
-    public init(protoPaths: String...) {
-        self.init(protoPaths: protoPaths)
-    }
 }

@@ -11,13 +11,14 @@ public struct MessageLimits: Hashable, Sendable {
     ///
     /// Each level takes some hundred bytes of the stack.
     public var depth: Int
-    /// The number of bytes that decoding may allocate for every message, however short; 32 MiB by default.
+    /// The number of bytes that decoding may allocate for every message, however short; 32 MiB by default. It may
+    /// allocate 8 more for each byte of the message.
     ///
     /// The elements of arrays and maps, messages that are stored separately from enclosing ones, strings that are not
     /// short, bytes and unknown fields are counted. An array that grows may briefly take twice as much.
     public var memory: Int
     /// The number of bytes that decoding may allocate for each byte of the message, beside ``memory``; 8 by default.
-    public var memoryPerByte: Int
+    @usableFromInline package var memoryPerByte: Int
 
     /// The maximum length of a message, in bytes: protobuf's own limit, less than 2 GiB, which fits in 32 bits.
     @inlinable
@@ -27,7 +28,13 @@ public struct MessageLimits: Hashable, Sendable {
     static var encodedDepth: Int { 100 }
 
     @inlinable
-    public init(depth: Int = 100, memory: Int = 32 << 20, memoryPerByte: Int = 8) {
+    public init(depth: Int = 100, memory: Int = 32 << 20) {
+        self.depth = depth
+        self.memory = memory
+        self.memoryPerByte = 8
+    }
+
+    package init(depth: Int = 100, memory: Int = 32 << 20, memoryPerByte: Int) {
         self.depth = depth
         self.memory = memory
         self.memoryPerByte = memoryPerByte

@@ -1,34 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The first line of a frame. It consists of upper-case letters of ASCII, digits, `-` and `_`, and begins with a
 /// letter.
-public struct STOMPCommand: RawRepresentable, Hashable, Sendable {
+public enum STOMPCommand: Hashable, Sendable {
     // MARK: Those of a client
 
-    public static let connect = STOMPCommand(rawValue: "CONNECT")
+    case connect
     /// `CONNECT` for servers of 1.1 and later; it lets a server distinguish STOMP from other protocols.
-    public static let stomp = STOMPCommand(rawValue: "STOMP")
-    public static let send = STOMPCommand(rawValue: "SEND")
-    public static let subscribe = STOMPCommand(rawValue: "SUBSCRIBE")
-    public static let unsubscribe = STOMPCommand(rawValue: "UNSUBSCRIBE")
-    public static let ack = STOMPCommand(rawValue: "ACK")
-    public static let nack = STOMPCommand(rawValue: "NACK")
-    public static let begin = STOMPCommand(rawValue: "BEGIN")
-    public static let commit = STOMPCommand(rawValue: "COMMIT")
-    public static let abort = STOMPCommand(rawValue: "ABORT")
-    public static let disconnect = STOMPCommand(rawValue: "DISCONNECT")
+    case stomp
+    case send
+    case subscribe
+    case unsubscribe
+    case ack
+    case nack
+    case begin
+    case commit
+    case abort
+    case disconnect
 
     // MARK: Those of a server
 
-    public static let connected = STOMPCommand(rawValue: "CONNECTED")
-    public static let message = STOMPCommand(rawValue: "MESSAGE")
-    public static let receipt = STOMPCommand(rawValue: "RECEIPT")
-    public static let error = STOMPCommand(rawValue: "ERROR")
+    case connected
+    case message
+    case receipt
+    case error
+
+    // MARK: Others
+
+    /// A command that the specification does not have, as the line without its end.
+    case other(String)
+
+    package init(rawValue: String) {
+        self = Self.known.first { $0.rawValue == rawValue } ?? .other(rawValue)
+    }
 
     /// The line, without its end.
-    public var rawValue: String
-
-    public init(rawValue: String) {
-        self.rawValue = rawValue
+    package var rawValue: String {
+        switch self {
+        case .connect: "CONNECT"
+        case .stomp: "STOMP"
+        case .send: "SEND"
+        case .subscribe: "SUBSCRIBE"
+        case .unsubscribe: "UNSUBSCRIBE"
+        case .ack: "ACK"
+        case .nack: "NACK"
+        case .begin: "BEGIN"
+        case .commit: "COMMIT"
+        case .abort: "ABORT"
+        case .disconnect: "DISCONNECT"
+        case .connected: "CONNECTED"
+        case .message: "MESSAGE"
+        case .receipt: "RECEIPT"
+        case .error: "ERROR"
+        case .other(let line): line
+        }
     }
 }
 
@@ -58,7 +82,7 @@ extension STOMPCommand {
             }
         }
         guard Self.isValid(line) else { return nil }
-        self.init(rawValue: String(decoding: line, as: UTF8.self))
+        self = .other(String(decoding: line, as: UTF8.self))
     }
 
     var isValid: Bool { Self.isValid(self.rawValue.utf8) }

@@ -3,16 +3,16 @@ public import NIOCore
 
 /// A frame of STOMP.
 public struct STOMPFrame: Sendable, Hashable {
-    public var command: STOMPCommand
-    public var headers: STOMPHeaders
+    public package(set) var command: STOMPCommand
+    public package(set) var headers: STOMPHeaders
     /// The body, any bytes; empty if there is none.
-    public var body: ByteBuffer
+    public package(set) var body: ByteBuffer
     /// Whether the frame is sent without an automatic `content-length`; false by default.
     ///
     /// Some brokers treat a frame that has one as binary, and hand a text message to consumers only if it has none:
     /// ActiveMQ, and the bridges from STOMP to JMS. The end of such a body is its first zero byte, so a body that
     /// contains one is refused.
-    public var omitsContentLength = false
+    package var omitsContentLength = false
 
     /// - Parameters:
     ///   - command: The command.

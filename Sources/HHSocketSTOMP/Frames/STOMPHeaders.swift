@@ -40,12 +40,12 @@ public struct STOMPHeaders: Sendable {
     var memory: Int { self.bytes.detachedCapacity + self.fields.count * MemoryLayout<Field>.stride }
 
     /// Creates headers that are empty.
-    public init() {
+    package init() {
         self.init(bytes: ByteBuffer(), fields: [])
     }
 
     /// Creates headers of these names and values, in their order.
-    public init(_ headers: some Sequence<(name: String, value: String)>) {
+    package init(_ headers: some Sequence<(name: String, value: String)>) {
         self.init()
         for header in headers { self.add(name: header.name, value: header.value) }
     }
@@ -85,7 +85,7 @@ public struct STOMPHeaders: Sendable {
     }
 
     /// Returns the values of all headers with this name, in their order.
-    public func values(of name: String) -> [String] {
+    package func values(of name: String) -> [String] {
         var values: [String] = []
         var next = self.index(of: name)
         while let index = next {
@@ -96,7 +96,7 @@ public struct STOMPHeaders: Sendable {
     }
 
     /// Returns whether there is a header with this name.
-    public func contains(name: String) -> Bool { self.index(of: name) != nil }
+    package func contains(name: String) -> Bool { self.index(of: name) != nil }
 
     /// The bytes of the first value with this name; nil if there is none.
     package func bytes(of name: String) -> ByteBufferView? {

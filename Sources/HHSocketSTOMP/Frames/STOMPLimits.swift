@@ -2,17 +2,17 @@
 /// The limits on frames. The sender refuses a frame beyond them; a received one ends the connection.
 ///
 /// Lengths over 1 GiB count as 1 GiB, and negative numbers as 0.
-public struct STOMPLimits: Hashable, Sendable {
+package struct STOMPLimits: Hashable, Sendable {
     /// The largest number of headers of a frame; 1,024 by default.
-    public var maximumHeaders = 1_024
+    package var maximumHeaders = 1_024
     /// The largest length of a frame's command and headers together, in bytes, including line ends and the final blank
     /// line; 64 KiB by default.
-    public var maximumHeaderLength = 65_536
+    package var maximumHeaderLength = 65_536
     /// The largest length of a body, in bytes; 16 MiB by default.
-    public var maximumBodyLength = 16_777_216
+    package var maximumBodyLength = 16_777_216
 
     /// The default limits.
-    public init() {}
+    package init() {}
 
     /// The limits, clamped to what can be counted and held.
     var bounded: STOMPLimits {

@@ -1,47 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The reason why a frame cannot be sent. Nothing of it was sent.
-public struct STOMPRefusal: Error, Hashable, Sendable {
+package struct STOMPRefusal: Error, Hashable, Sendable {
     /// The rule that the frame would break.
-    public struct Reason: Hashable, Sendable, CustomStringConvertible {
+    package struct Reason: Hashable, Sendable, CustomStringConvertible {
         /// The command has other characters than upper-case letters, digits, `-` and `_`.
-        public static let invalidCommand = Reason("invalidCommand")
+        package static let invalidCommand = Reason("invalidCommand")
         /// A header has no name.
-        public static let emptyHeaderName = Reason("emptyHeaderName")
+        package static let emptyHeaderName = Reason("emptyHeaderName")
         /// A header has a character that the version cannot express: the end of a line, a CR, or a colon in the name.
-        public static let unescapableHeader = Reason("unescapableHeader")
+        package static let unescapableHeader = Reason("unescapableHeader")
         /// A header has a zero byte, which no version can express.
-        public static let nulInHeader = Reason("nulInHeader")
+        package static let nulInHeader = Reason("nulInHeader")
         /// The frame has a `content-length` that is not the length of its body.
-        public static let wrongContentLength = Reason("wrongContentLength")
+        package static let wrongContentLength = Reason("wrongContentLength")
         /// The frame has a body, and its command allows none.
-        public static let unexpectedBody = Reason("unexpectedBody")
+        package static let unexpectedBody = Reason("unexpectedBody")
         /// The body has a zero byte, and ``STOMPFrame/omitsContentLength`` is set.
-        public static let nulInBody = Reason("nulInBody")
+        package static let nulInBody = Reason("nulInBody")
         /// More headers than ``STOMPLimits/maximumHeaders``.
-        public static let tooManyHeaders = Reason("tooManyHeaders")
+        package static let tooManyHeaders = Reason("tooManyHeaders")
         /// Headers that are longer than ``STOMPLimits/maximumHeaderLength``.
-        public static let headersTooLong = Reason("headersTooLong")
+        package static let headersTooLong = Reason("headersTooLong")
         /// A body that is longer than ``STOMPLimits/maximumBodyLength``.
-        public static let bodyTooLong = Reason("bodyTooLong")
+        package static let bodyTooLong = Reason("bodyTooLong")
 
         /// The name of the reason.
-        public let description: String
+        package let description: String
 
         private init(_ name: String) {
             self.description = name
         }
 
         /// Whether it is a limit that would be exceeded, not a rule of STOMP that would be broken.
-        public var isLimit: Bool { self == .tooManyHeaders || self == .headersTooLong || self == .bodyTooLong }
+        package var isLimit: Bool { self == .tooManyHeaders || self == .headersTooLong || self == .bodyTooLong }
     }
 
     /// The rule that the frame would break.
-    public let reason: Reason
+    package let reason: Reason
     /// The name of the header that would break it; nil if it is none of the headers.
-    public let header: String?
+    package let header: String?
     /// The part of the frame that is refused, and the rule, in one line. It has no header's value and no byte of the
     /// body.
-    public let description: String
+    package let description: String
 
     init(_ reason: Reason, header: String? = nil, _ description: String) {
         self.reason = reason
@@ -119,15 +119,14 @@ extension STOMPRefusal {
     static func tooManyHeaders(_ count: Int, _ limits: STOMPLimits) -> STOMPRefusal {
         STOMPRefusal(
             .tooManyHeaders,
-            "a frame of \(count) headers is over the limit of \(limits.maximumHeaders) (maximumHeaders)"
+            "a frame of \(count) headers is over the limit of \(limits.maximumHeaders)"
         )
     }
 
     static func headersTooLong(_ length: Int, _ limits: STOMPLimits) -> STOMPRefusal {
         STOMPRefusal(
             .headersTooLong,
-            "a command and headers of \(length) bytes are over the limit of \(limits.maximumHeaderLength) "
-                + "(maximumHeaderLength)"
+            "a command and headers of \(length) bytes are over the limit of \(limits.maximumHeaderLength)"
         )
     }
 

@@ -9,7 +9,7 @@ public enum STOMPVersion: String, Sendable, CaseIterable {
     case v1_2 = "1.2"
 
     /// The name of the version as a subprotocol of WebSocket, such as `v12.stomp`.
-    public var webSocketSubprotocol: String {
+    package var webSocketSubprotocol: String {
         switch self {
         case .v1_0: "v10.stomp"
         case .v1_1: "v11.stomp"
@@ -18,7 +18,7 @@ public enum STOMPVersion: String, Sendable, CaseIterable {
     }
 
     /// The version with this name as a subprotocol of WebSocket; nil for any other name.
-    public init?(webSocketSubprotocol name: String) {
+    package init?(webSocketSubprotocol name: String) {
         guard let version = Self.allCases.first(where: { $0.webSocketSubprotocol == name }) else { return nil }
         self = version
     }

@@ -1,48 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Bytes that break the rules of STOMP or our limits. The bytes after them cannot be read, so they end the connection.
-public struct STOMPViolation: Error, Hashable, Sendable {
+package struct STOMPViolation: Error, Hashable, Sendable {
     /// The rule that was broken.
-    public struct Kind: Hashable, Sendable, CustomStringConvertible {
+    package struct Kind: Hashable, Sendable, CustomStringConvertible {
         /// The first line is no command.
-        public static let malformedCommand = Kind("malformedCommand")
+        package static let malformedCommand = Kind("malformedCommand")
         /// A header without a colon.
-        public static let malformedHeader = Kind("malformedHeader")
+        package static let malformedHeader = Kind("malformedHeader")
         /// A header without a name.
-        public static let emptyHeaderName = Kind("emptyHeaderName")
+        package static let emptyHeaderName = Kind("emptyHeaderName")
         /// A backslash that begins no escape of the version.
-        public static let undefinedEscape = Kind("undefinedEscape")
+        package static let undefinedEscape = Kind("undefinedEscape")
         /// A zero byte before the blank line that ends the headers.
-        public static let nulInHeaders = Kind("nulInHeaders")
+        package static let nulInHeaders = Kind("nulInHeaders")
         /// A `content-length` that is no number.
-        public static let malformedContentLength = Kind("malformedContentLength")
+        package static let malformedContentLength = Kind("malformedContentLength")
         /// A body that ends without a zero byte.
-        public static let missingEnd = Kind("missingEnd")
+        package static let missingEnd = Kind("missingEnd")
         /// A body of a frame that must have none.
-        public static let unexpectedBody = Kind("unexpectedBody")
+        package static let unexpectedBody = Kind("unexpectedBody")
         /// A `CONNECTED` whose version is none of 1.0, 1.1 and 1.2.
-        public static let unknownVersion = Kind("unknownVersion")
+        package static let unknownVersion = Kind("unknownVersion")
         /// More headers than ``STOMPLimits/maximumHeaders``.
-        public static let tooManyHeaders = Kind("tooManyHeaders")
+        package static let tooManyHeaders = Kind("tooManyHeaders")
         /// Headers that are longer than ``STOMPLimits/maximumHeaderLength``.
-        public static let headersTooLong = Kind("headersTooLong")
+        package static let headersTooLong = Kind("headersTooLong")
         /// A body that is longer than ``STOMPLimits/maximumBodyLength``.
-        public static let bodyTooLong = Kind("bodyTooLong")
+        package static let bodyTooLong = Kind("bodyTooLong")
 
         /// The name of the kind.
-        public let description: String
+        package let description: String
 
         private init(_ name: String) {
             self.description = name
         }
 
         /// Whether one of our limits was exceeded, rather than a rule of STOMP broken.
-        public var isLimit: Bool { self == .tooManyHeaders || self == .headersTooLong || self == .bodyTooLong }
+        package var isLimit: Bool { self == .tooManyHeaders || self == .headersTooLong || self == .bodyTooLong }
     }
 
     /// The rule that was broken.
-    public let kind: Kind
+    package let kind: Kind
     /// The bytes that broke the rule, what is wrong with them, and the rule, in one line.
-    public let description: String
+    package let description: String
 
     init(_ kind: Kind, _ description: String) {
         self.kind = kind
@@ -119,14 +119,13 @@ extension STOMPViolation {
     }
 
     static func tooManyHeaders(_ limits: STOMPLimits) -> STOMPViolation {
-        STOMPViolation(.tooManyHeaders, "a frame has more than \(limits.maximumHeaders) headers (maximumHeaders)")
+        STOMPViolation(.tooManyHeaders, "a frame has more than \(limits.maximumHeaders) headers")
     }
 
     static func headersTooLong(_ limits: STOMPLimits) -> STOMPViolation {
         STOMPViolation(
             .headersTooLong,
-            "the command and headers of a frame have more than \(limits.maximumHeaderLength) bytes "
-                + "(maximumHeaderLength)"
+            "the command and headers of a frame have more than \(limits.maximumHeaderLength) bytes"
         )
     }
 

@@ -4,14 +4,14 @@ public import HHSocket
 /// The agreement with a broker on one connection.
 public struct STOMPAgreement: Hashable, Sendable {
     /// The broker.
-    public var endpoint: Endpoint
-    public var version: STOMPVersion
+    public package(set) var endpoint: Endpoint
+    public package(set) var version: STOMPVersion
     /// The broker's name and version, if it sends them.
-    public var server: String?
+    public package(set) var server: String?
     /// The broker's identifier of the session, if it sends one.
-    public var session: String?
+    package var session: String?
     /// The heart-beats that were agreed on.
-    public var heartbeats: STOMPHeartbeats
+    public package(set) var heartbeats: STOMPHeartbeats
     /// All headers of the broker's CONNECTED.
-    public var headers: STOMPHeaders
+    public package(set) var headers: STOMPHeaders
 }

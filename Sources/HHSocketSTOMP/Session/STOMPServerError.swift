@@ -4,9 +4,9 @@ public import NIOCore
 /// An ERROR frame of a broker: the `underlying` error of the ``/HHSocket/SocketError`` that it causes.
 public struct STOMPServerError: Error, Sendable, CustomStringConvertible {
     /// The broker's headers, `message` among them as a rule.
-    public var headers: STOMPHeaders
+    public let headers: STOMPHeaders
     /// The broker's explanation, often of several lines.
-    public var body: ByteBuffer
+    public let body: ByteBuffer
 
     package init(_ frame: STOMPFrame) {
         self.headers = frame.headers

@@ -48,36 +48,36 @@ public final class FrameWire: WebSocketWire {
     }
 
     /// A frame received from a client.
-    public struct Received: Sendable, Hashable, CustomStringConvertible {
+    public struct Received: Sendable, Hashable, SummarizedEvent {
         /// The number of its connection, counted from 0 in the order in which connections were accepted.
-        public var connection: Int
+        public package(set) var connection: Int
         /// The frame; on a connection that has agreed on metadata or compression without the flags and the envelope.
-        public var frame: Frame
+        public package(set) var frame: Frame
         /// Whether its checksum was wrong.
-        public var isCorrupt: Bool
+        package var isCorrupt: Bool
         /// The metadata before the body, by name.
-        public var metadata: [String: String] = [:]
+        public package(set) var metadata: [String: String] = [:]
         /// The time that the client allows for the answer; nil if it set none.
-        public var deadline: Duration?
+        public package(set) var deadline: Duration?
         /// The request's idempotency key; nil without one.
-        public var idempotencyKey: String?
+        public package(set) var idempotencyKey: String?
         /// Whether its body was compressed.
-        public var isCompressed = false
+        public package(set) var isCompressed = false
         /// The type of the stream that an item, the end of the items, a credit or a cancel belongs to; nil for any
         /// other frame. Their own types are control types.
-        public var streamType: UInt32?
+        package var streamType: UInt32?
         /// The number of frames that it was received in: more than 1 if its payload was sent in pieces, which requires
         /// a connection with streams.
-        public var pieces = 1
+        package var pieces = 1
 
-        public var type: UInt32 { self.frame.type }
-        public var serial: UInt32 { self.frame.serial }
+        package var type: UInt32 { self.frame.type }
+        package var serial: UInt32 { self.frame.serial }
         /// The payload.
         public var body: ByteBuffer { self.frame.payload }
         /// The payload as text; bytes that are not UTF-8 are replaced.
         public var string: String { String(buffer: self.frame.payload) }
 
-        public var description: String {
+        var summary: String {
             "type \(self.type) serial \(self.serial) \(self.body.readableBytes) B on connection \(self.connection)"
                 + (self.isCorrupt ? ", checksum wrong" : "")
         }

@@ -69,15 +69,15 @@ extension MockReaction where Wire == FrameWire {
     public static func status(_ status: Status) -> Self { .answer(ByteBuffer(), status: status) }
 
     /// Answers with status 504: the server is about to end and has not run the request.
-    public static var draining: Self { .status(.draining) }
+    package static var draining: Self { .status(.draining) }
 
     // MARK: Other things to send
 
     /// Sends a push: in the standard format with serial 1 and status 200.
-    public static func push(_ type: UInt32, _ body: ByteBuffer = ByteBuffer()) -> Self { Self(.push(type, body)) }
+    package static func push(_ type: UInt32, _ body: ByteBuffer) -> Self { Self(.push(type, body)) }
 
     /// Sends a push with this text's UTF-8 as payload.
-    public static func push(_ type: UInt32, _ body: String) -> Self { .push(type, ByteBuffer(string: body)) }
+    public static func push(_ type: UInt32, _ body: String = "") -> Self { .push(type, ByteBuffer(string: body)) }
 
     /// Sends a ping: in the standard format a heartbeat with status 0. The client's answer is recorded but not
     /// answered.
@@ -103,7 +103,7 @@ extension MockReaction where Wire == FrameWire {
     public static func webSocket(_ frame: WebSocketFrame) -> Self { Self(.webSocket(frame)) }
 
     /// Closes the connection after everything that was sent before; over WebSocket without a close frame.
-    public static var close: Self { Self(steps: [.close]) }
+    package static var close: Self { .disconnect }
 
     // MARK: Adverbs
 
@@ -116,7 +116,7 @@ extension MockReaction where Wire == FrameWire {
 
     /// Sends headers that announce a payload of `length` bytes, regardless of its actual length. A codec's frames
     /// are unchanged.
-    public func announcing(length: UInt32) -> Self { self.changingSends { $0.flaws.announcedLength = length } }
+    package func announcing(length: UInt32) -> Self { self.changingSends { $0.flaws.announcedLength = length } }
 
     /// Sends answers, items and credits with this serial instead of the request's. With the serial of a stream they
     /// belong to it, and need no request.

@@ -14,7 +14,7 @@ public import NIOCore
 /// Items and final answers are sent regardless of the client's credit.
 extension MockReaction where Wire == FrameWire {
     /// A place at which ``dieInMidStream(afterItems:_:)`` ends the connection.
-    public enum MidStream: Sendable, Hashable, CaseIterable {
+    package enum MidStream: Sendable, Hashable, CaseIterable {
         /// After a whole item.
         case betweenItems
         /// After the first piece of another item.
@@ -24,7 +24,7 @@ extension MockReaction where Wire == FrameWire {
     }
 
     /// A mistake of ``wrongCredit(_:)``.
-    public enum WrongCredit: Sendable, Hashable, CaseIterable {
+    package enum WrongCredit: Sendable, Hashable, CaseIterable {
         /// One byte is granted, and nothing after it.
         case tooLittle
         /// Less is granted than before.
@@ -45,10 +45,10 @@ extension MockReaction where Wire == FrameWire {
 
     /// Grants credit on the request's stream: how much the client may have sent since the stream's beginning, in bytes,
     /// with 16 for each frame. It may be too little, or less than before.
-    public static func credit(_ credit: UInt64) -> Self { Self(.credit(ByteBuffer(integer: credit))) }
+    package static func credit(_ credit: UInt64) -> Self { Self(.credit(ByteBuffer(integer: credit))) }
 
     /// Grants credit on the connection: how much the client may have sent on all streams together.
-    public static func connectionCredit(_ credit: UInt64) -> Self {
+    package static func connectionCredit(_ credit: UInt64) -> Self {
         .credit(credit).withSerial(FrameSerial.connectionCredit)
     }
 
@@ -61,18 +61,18 @@ extension MockReaction where Wire == FrameWire {
     /// Sends one item, in one frame, that is larger than the client's window of a stream.
     ///
     /// The window of the client's connection must be larger, or it is ``overrunConnection``.
-    public static var overrunStream: Self { Self(.excess(ofConnection: false)) }
+    package static var overrunStream: Self { Self(.excess(ofConnection: false)) }
 
     /// Sends one item, in one frame, that is larger than the client's window of the connection. That must be smaller
     /// than the largest payload that the client accepts.
-    public static var overrunConnection: Self { Self(.excess(ofConnection: true)) }
+    package static var overrunConnection: Self { Self(.excess(ofConnection: true)) }
 
     /// Sends items, and closes the connection without an answer.
     ///
     /// - Parameters:
     ///   - count: The number of complete items that are sent before, with the texts `1`, `2`, …
     ///   - point: Where the stream breaks off; by default after a complete item.
-    public static func dieInMidStream(afterItems count: Int, _ point: MidStream = .betweenItems) -> Self {
+    package static func dieInMidStream(afterItems count: Int, _ point: MidStream = .betweenItems) -> Self {
         let items = Self.glued((0..<max(0, count)).map { .item("\($0 + 1)") })
         return switch point {
         case .betweenItems: items.then(.close)
@@ -82,7 +82,7 @@ extension MockReaction where Wire == FrameWire {
     }
 
     /// Sends a credit of the request's stream that no server should send.
-    public static func wrongCredit(_ mistake: WrongCredit) -> Self {
+    package static func wrongCredit(_ mistake: WrongCredit) -> Self {
         switch mistake {
         case .tooLittle: Self(.stall).then(Self(.creditBeyond(1)))
         case .smaller: Self(.creditBeyond(-1))
@@ -96,10 +96,10 @@ extension MockReaction where Wire == FrameWire {
     /// Sends the payload of each frame in pieces, as a server does with more than 65,536 bytes.
     ///
     /// - Parameter length: The greatest number of bytes of a piece, at least 1.
-    public func inPieces(of length: Int) -> Self { self.changingOutput { $0.pieceLength = max(1, length) } }
+    package func inPieces(of length: Int) -> Self { self.changingOutput { $0.pieceLength = max(1, length) } }
 
     /// Sends each frame as a piece that announces further pieces, which are not sent: the payload stays unfinished.
-    public func unfinished() -> Self { self.changingOutput { $0.isUnfinished = true } }
+    package func unfinished() -> Self { self.changingOutput { $0.isUnfinished = true } }
 }
 
 extension FrameWire.Output {

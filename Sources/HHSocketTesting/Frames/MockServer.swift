@@ -72,13 +72,6 @@ extension MockPeer where Wire == FrameWire {
 
     // MARK: Rules
 
-    /// Sets the reaction to every request of `type`, which may be a control type.
-    public func on(_ type: UInt32, _ reaction: Reaction) { self.set(reaction, for: type) }
-
-    /// Sets the reaction to the next request of `type` only, before the standing rule applies again. Reactions of
-    /// several calls are queued.
-    public func once(_ type: UInt32, _ reaction: Reaction) { self.add(reaction, for: type) }
-
     /// Answers hello like a server that speaks version 1 and accepts these features, and reads metadata and compressed
     /// bodies on connections that have agreed on them. Without this call hello is not answered.
     ///
@@ -115,12 +108,6 @@ extension MockPeer where Wire == FrameWire {
         self.parts.wire.rules.withLockedValue { $0.ends[type] = reaction }
     }
 
-    /// Sets the reaction to each new connection, over WebSocket once it is open. Nothing by default.
-    public func onConnect(_ reaction: Reaction) { self.setOpen(reaction) }
-
-    /// Sets the reaction to the new connection with this number, counted from 0, instead of the general rule.
-    public func onConnect(number: Int, _ reaction: Reaction) { self.setOpen(reaction, number: number) }
-
     // MARK: Now
 
     /// Announces on every open connection that this server is about to end. Connections stay open; the rules decide on
@@ -131,7 +118,7 @@ extension MockPeer where Wire == FrameWire {
     ///   - reason: The reason, as text for people; empty by default.
     ///   - retryAfter: The time that clients should stay away, in whole milliseconds; zero by default.
     ///   - endpoints: Servers that may be used instead, best first; none by default.
-    public func sendGoAway(reason: String = "", retryAfter: Duration = .zero, endpoints: [Endpoint] = []) async {
+    package func sendGoAway(reason: String = "", retryAfter: Duration = .zero, endpoints: [Endpoint] = []) async {
         await self.perform(.goAway(reason: reason, retryAfter: retryAfter, endpoints: endpoints))
     }
 
@@ -185,7 +172,7 @@ extension MockPeer where Wire == FrameWire {
     ///
     /// - Throws: ``NothingHappened`` if neither arrives in time, 60 s by default.
     @discardableResult
-    public func closeFrame(
+    package func closeFrame(
         onConnection number: Int = 0,
         within time: Duration = .seconds(60)
     ) async throws -> WebSocketContent {
@@ -194,7 +181,7 @@ extension MockPeer where Wire == FrameWire {
     }
 
     /// Returns a port of 127.0.0.1 on which nothing listens, and nothing will while the process runs.
-    public static func closedEndpoint() async throws -> Endpoint {
+    package static func closedEndpoint() async throws -> Endpoint {
         let server = try await MockServer()
         await server.shutdown()
         if let reservation = PortReservation(port: server.endpoint.port) {

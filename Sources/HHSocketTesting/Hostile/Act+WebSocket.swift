@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocket
-public import NIOCore
+package import NIOCore
 
 extension HostileClient.Act {
     // MARK: WebSocket
@@ -32,16 +32,16 @@ extension HostileClient.Act {
     public static func text(_ text: String) -> Self { .webSocketFrame(.text(text)) }
 
     /// A binary message.
-    public static func binary(_ bytes: ByteBuffer) -> Self { .webSocketFrame(.binary(bytes)) }
+    package static func binary(_ bytes: ByteBuffer) -> Self { .webSocketFrame(.binary(bytes)) }
 
     /// A binary message.
-    public static func binary(_ bytes: some Sequence<UInt8>) -> Self { .webSocketFrame(.binary(bytes)) }
+    package static func binary(_ bytes: some Sequence<UInt8>) -> Self { .webSocketFrame(.binary(bytes)) }
 
     /// A frame of a WebSocket, valid or not. It is masked, unless specified otherwise.
     public static func webSocketFrame(_ frame: WebSocketFrame) -> Self { Self(.webSocket([frame])) }
 
     /// Frames of a WebSocket, right or wrong, in one write.
-    public static func webSocketFrames(_ frames: [WebSocketFrame]) -> Self { Self(.webSocket(frames)) }
+    package static func webSocketFrames(_ frames: [WebSocketFrame]) -> Self { Self(.webSocket(frames)) }
 
     /// Sends frames of a WebSocket as fragments that carry at most `length` bytes each.
     public func fragmented(length: Int) -> Self {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 public import HHSocket
 import NIOConcurrencyHelpers
-public import NIOCore
+package import NIOCore
 import NIOPosix
 
 /// A client for testing servers, which sends what the test specifies, valid or not, and decodes the frames that it
@@ -132,7 +132,7 @@ public final class HostileClient: Sendable {
     }
 
     /// The client's own address.
-    public var localAddress: SocketAddress? { self.channel.localAddress }
+    package var localAddress: SocketAddress? { self.channel.localAddress }
 
     // MARK: Sending
 
@@ -347,7 +347,7 @@ public final class HostileClient: Sendable {
     /// Returns the next `count` frames of the server.
     ///
     /// - Throws: The errors of ``response(within:)``.
-    public func responses(_ count: Int, within time: Duration = .seconds(60)) async throws -> [Frame] {
+    package func responses(_ count: Int, within time: Duration = .seconds(60)) async throws -> [Frame] {
         var frames: [Frame] = []
         for _ in 0..<count { frames.append(try await self.response(within: time)) }
         return frames
@@ -388,9 +388,9 @@ public final class HostileClient: Sendable {
     /// An answer to a request to open a WebSocket.
     public struct OpeningAnswer: Sendable {
         /// The status; 101 if the WebSocket is open.
-        public var status: Int
+        public let status: Int
         /// The header fields, in their order.
-        public var headers: [(name: String, value: String)]
+        package let headers: [(name: String, value: String)]
 
         /// The value of the first header field called `name`, ignoring case.
         public func header(_ name: String) -> String? {
@@ -423,7 +423,7 @@ public final class HostileClient: Sendable {
     }
 
     /// The first bytes received: all, or at least the first 64 KiB, up to the end of a read.
-    public var receivedBytes: [UInt8] {
+    package var receivedBytes: [UInt8] {
         get async throws {
             let inbox = self.inbox
             return try await self.channel.eventLoop.submit { Array(inbox.value.first.readableBytesView) }.get()

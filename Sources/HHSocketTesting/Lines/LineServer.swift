@@ -5,7 +5,7 @@ public import HHSocket
 ///
 /// ```swift
 /// let server = try await LineServer(.echo)
-/// server.on(text: "how are you?", .line("fine"))
+/// server.on("how are you?", .line("fine"))
 ///
 /// let link = LineLink(configuration: .init(servers: [server.endpoint]))
 /// link.connect()

@@ -10,16 +10,16 @@ public struct LineWire: MockWire {
     let delimiter: LineDelimiter
 
     /// A line received from a client.
-    public struct Received: Sendable, Hashable, CustomStringConvertible {
+    public struct Received: Sendable, Hashable, SummarizedEvent {
         /// The number of its connection, counted from 0 in the order in which connections were accepted.
-        public var connection: Int
+        public package(set) var connection: Int
         /// The line without its delimiter.
-        public var bytes: ByteBuffer
+        public package(set) var bytes: ByteBuffer
 
         /// The line as text; nil if it is not UTF-8.
         public var text: String? { try? ReceivedLine(bytes: self.bytes).text }
 
-        public var description: String { "\(self.text ?? "\(self.bytes)") on connection \(self.connection)" }
+        var summary: String { "\(self.text ?? "\(self.bytes)") on connection \(self.connection)" }
     }
 
     /// A line that a ``LineServer`` can send. A ``MockReaction`` makes it.
@@ -42,10 +42,7 @@ extension MockReaction where Wire == LineWire {
     public static func line(_ text: String) -> Self { .line(text.utf8) }
 
     /// Sends a line of bytes.
-    public static func line(_ bytes: some Sequence<UInt8>) -> Self {
+    package static func line(_ bytes: some Sequence<UInt8>) -> Self {
         Self(LineWire.Output(source: .line(ByteBuffer(bytes: bytes))))
     }
-
-    /// Closes TCP after everything that was sent before.
-    public static var disconnect: Self { Self(steps: [.close]) }
 }

@@ -63,14 +63,18 @@ extension HostileClient {
 
         // MARK: Frames
 
-        /// A request, or a control frame; any type and any serial.
-        public static func request(_ type: UInt32, serial: UInt32, _ body: ByteBuffer = ByteBuffer()) -> Act {
-            .frame(Frame(type: type, serial: serial, payload: body))
+        /// A request, or a control frame; any type and any serial. ``frame(_:)`` sends one with other bytes.
+        ///
+        /// - Parameters:
+        ///   - type: The type.
+        ///   - serial: The serial.
+        ///   - body: The payload, as UTF-8; empty by default.
+        public static func request(_ type: UInt32, serial: UInt32, _ body: String = "") -> Act {
+            .request(type, serial: serial, ByteBuffer(string: body))
         }
 
-        /// A request with this text's UTF-8 as payload.
-        public static func request(_ type: UInt32, serial: UInt32, _ body: String) -> Act {
-            .request(type, serial: serial, ByteBuffer(string: body))
+        package static func request(_ type: UInt32, serial: UInt32, _ body: ByteBuffer) -> Act {
+            .frame(Frame(type: type, serial: serial, payload: body))
         }
 
         /// A request for each of these serials, in order.
@@ -94,10 +98,9 @@ extension HostileClient {
         public static func ping(serial: UInt32? = nil) -> Act { Act(.ping(serial)) }
 
         /// Sends arbitrary bytes; over WebSocket directly, not in a message.
-        public static func raw(_ bytes: ByteBuffer) -> Act { Act(.raw(bytes)) }
-
-        /// Arbitrary bytes.
         public static func raw(_ bytes: some Sequence<UInt8>) -> Act { .raw(ByteBuffer(bytes: bytes)) }
+
+        package static func raw(_ bytes: ByteBuffer) -> Act { Act(.raw(bytes)) }
 
         /// A number of random bytes, which the seed determines.
         public static func garbage(_ count: Int, seed: UInt64 = 0) -> Act {
@@ -184,7 +187,7 @@ extension HostileClient {
         public static func glued(_ acts: Act...) -> Act { Act(acts.flatMap(\.steps)) }
 
         /// Performs all of them in this order.
-        public static func glued(_ acts: [Act]) -> Act { Act(acts.flatMap(\.steps)) }
+        package static func glued(_ acts: [Act]) -> Act { Act(acts.flatMap(\.steps)) }
 
         private func changingSends(_ change: (inout Sending) -> Void) -> Act {
             Act(

@@ -6,7 +6,12 @@ import NIOPosix
 /// The error of a test that waited in vain.
 public struct NothingHappened: Error, CustomStringConvertible {
     /// A description of the expected event, the waiting time, and the events that occurred instead.
-    public var description: String
+    public let description: String
+}
+
+/// An event with a short description, for the errors of tests that waited in vain.
+protocol SummarizedEvent {
+    var summary: String { get }
 }
 
 /// The events so far, in order, and the waiters for further ones.
@@ -122,7 +127,7 @@ final class EventLog<Event: Sendable>: Sendable {
             let late = self.state.withLockedValue { $0.waiters.removeValue(forKey: number) }
             guard let late else { return }
             let all = self.events
-            let recent = all.suffix(10).map { "\($0)" }.joined(separator: "; ")
+            let recent = all.suffix(10).map { Self.summary(of: $0) }.joined(separator: "; ")
             let came = all.isEmpty ? "nothing has" : "the last of \(all.count) to come: \(recent)"
             late.continuation.resume(
                 throwing: NothingHappened(
@@ -135,5 +140,9 @@ final class EventLog<Event: Sendable>: Sendable {
             return state.waiters[number] == nil
         }
         if isOver { deadline.cancel() }
+    }
+
+    private static func summary(of event: Event) -> String {
+        (event as? any SummarizedEvent)?.summary ?? "\(event)"
     }
 }

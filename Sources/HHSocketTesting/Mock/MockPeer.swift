@@ -17,8 +17,6 @@ public final class MockPeer<Wire: MockWire>: Sendable {
     public typealias Reaction = MockReaction<Wire>
     /// Something that this server has received from a client.
     public typealias Received = Wire.Received
-    /// The order in which held requests are answered.
-    public typealias ReleaseOrder = MockReleaseOrder
 
     let parts: MockParts<Wire>
 
@@ -54,15 +52,27 @@ public final class MockPeer<Wire: MockWire>: Sendable {
 
     // MARK: Rules
 
-    func set(_ reaction: Reaction, for key: Wire.Key) {
+    /// Sets the reaction to everything with this key: for ``MockServer`` the type of a request, which may be a control
+    /// type; for ``MockWebSocketServer`` and ``LineServer`` the whole text of a message or a line; for ``MockBroker``
+    /// the command of a frame.
+    public func on(_ key: Wire.Key, _ reaction: Reaction) {
         self.parts.rules.withLockedValue { $0.standing[key] = reaction }
     }
 
-    func add(_ reaction: Reaction, for key: Wire.Key) {
+    /// Sets the reaction to the next thing with this key only, before the standing rule applies again. Reactions of
+    /// several calls are queued.
+    public func once(_ key: Wire.Key, _ reaction: Reaction) {
         self.parts.rules.withLockedValue { $0.once[key, default: []].append(reaction) }
     }
 
-    func setOpen(_ reaction: Reaction, number: Int? = nil) {
+    /// Sets the reaction to new connections, over WebSocket once they are open. Nothing by default. The output of a
+    /// ``MockWebSocketServer`` is sent in one write with the answer to the opening, unless that is dribbled.
+    ///
+    /// - Parameters:
+    ///   - number: The number of the connection, counted from 0, that has this reaction instead of the general one.
+    ///     Nil, the default, for all others.
+    ///   - reaction: The reaction.
+    public func onOpen(number: Int? = nil, _ reaction: Reaction) {
         self.parts.rules.withLockedValue {
             if let number { $0.openByNumber[number] = reaction } else { $0.open = reaction }
         }
@@ -91,7 +101,7 @@ public final class MockPeer<Wire: MockWire>: Sendable {
     public func refuseConnections() async throws { try await self.parts.port.stopListening().get() }
 
     /// Stops listening for a time, by the server's clock. Returns when connecting is refused.
-    public func refuseConnections(for duration: Duration) async throws {
+    package func refuseConnections(for duration: Duration) async throws {
         try await self.parts.port.stopListening(for: duration)
     }
 
@@ -124,7 +134,7 @@ public final class MockPeer<Wire: MockWire>: Sendable {
     }
 
     /// One accepted connection; with WebSocket an opened one.
-    public struct Connection: Sendable, CustomStringConvertible {
+    public struct Connection: Sendable, SummarizedEvent {
         /// The connection's number, counted from 0 in the order in which connections were accepted.
         public let number: Int
         let session: NIOLoopBound<MockSession<Wire>>
@@ -135,42 +145,32 @@ public final class MockPeer<Wire: MockWire>: Sendable {
             try? await session.eventLoop.submit { session.value.perform(reaction, for: nil) }.get()
         }
 
-        public var description: String { "connection \(self.number)" }
+        var summary: String { "connection \(self.number)" }
     }
 }
 
 extension MockPeer where Wire.Key == String {
-    /// Sets the reaction to each line, or text message, that is equal to `text`.
-    public func on(text: String, _ reaction: Reaction) { self.set(reaction, for: text) }
-
-    /// Sets the reaction to the next line, or text message, that is equal to `text`, before the standing rule applies
-    /// again. Reactions of several calls are queued.
-    public func once(text: String, _ reaction: Reaction) { self.add(reaction, for: text) }
-
     /// Sets the reaction to the next line, or message, that no rule for its text fits. Reactions of several calls are
     /// queued.
     public func once(_ reaction: Reaction) { self.parts.rules.withLockedValue { $0.next.append(reaction) } }
-
-    /// Sets the reaction to each connection, or WebSocket that is opened. Nothing by default. With WebSocket its output
-    /// is sent in one write with the answer to the opening, unless that is dribbled.
-    public func onOpen(_ reaction: Reaction) { self.setOpen(reaction) }
-
-    /// Sets the reaction to the connection with this number, counted from 0, instead of the general one.
-    public func onOpen(number: Int, _ reaction: Reaction) { self.setOpen(reaction, number: number) }
 }
 
 extension MockPeer where Wire: WebSocketWire {
-    /// Sets the answer to each request to open a WebSocket. ``MockReaction/accept`` by default.
-    public func onOpening(_ answer: MockOpening) { self.parts.openings?.set(answer) }
-
-    /// Sets the answer to the request on the connection with this number, counted from 0, instead of the general one.
-    public func onOpening(number: Int, _ answer: MockOpening) { self.parts.openings?.set(answer, number: number) }
+    /// Sets the answer to requests to open a WebSocket. ``MockReaction/accept`` by default.
+    ///
+    /// - Parameters:
+    ///   - number: The number of the connection, counted from 0, that has this answer instead of the general one. Nil,
+    ///     the default, for all others.
+    ///   - answer: The answer.
+    public func onOpening(number: Int? = nil, _ answer: MockOpening) {
+        self.parts.openings?.set(answer, number: number)
+    }
 
     /// Returns the request to open a WebSocket on the connection with this number, once it has arrived.
     ///
     /// - Throws: ``NothingHappened`` if it does not arrive in time, 60 s by default; immediately over plain TCP.
     @discardableResult
-    public func opening(_ number: Int, within time: Duration = .seconds(60)) async throws -> MockOpening.Request {
+    public func opening(_ number: Int, within time: Duration = .seconds(60)) async throws -> OpeningWire.Received {
         guard let openings = self.parts.openings else {
             throw NothingHappened(description: "the server does not speak WebSocket; give it a path")
         }

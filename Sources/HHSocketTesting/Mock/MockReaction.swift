@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-public import NIOCore
+package import NIOCore
 
 /// A reaction of a mock server to something received, to a new connection, or to a test's request.
 ///
@@ -23,7 +23,7 @@ public import NIOCore
 /// .text("fine").delayed(by: .seconds(2))
 /// .echo.fragmented(length: 3).dribbled()
 /// .glued(.text("before"), .frame(.text("masked").masked()))
-/// .frame(.binary([1, 2, 3]).announcing(length: .max))
+/// .frame(.text("part").unfinished())
 /// .close(code: 1012, reason: "restart")
 /// .disconnect
 /// ```
@@ -46,8 +46,7 @@ public import NIOCore
 /// .error("no permission").then(.disconnect)
 /// .frame(STOMPFrame(.receipt, ["receipt-id": "unknown"]))
 /// .handle.then(.goSilent)
-/// .endsOfLines(3)
-/// .raw("MESSAGE\nno colon\n\n\0")
+/// .raw("MESSAGE\nno colon\n\n\0".utf8)
 /// ```
 ///
 /// Output that a reaction sends without a wait in between goes out in one write, so that a client finds it in one read.
@@ -78,13 +77,15 @@ public struct MockReaction<Wire: MockWire>: Sendable {
     public static var drop: Self { Self(steps: []) }
 
     /// Sends bytes unchanged: in a broker's messages, but outside of all others of a WebSocket.
-    public static func raw(_ bytes: ByteBuffer) -> Self { Self(steps: [.send(MockSending(content: .raw(bytes)))]) }
-
-    /// Sends bytes unchanged.
     public static func raw(_ bytes: some Sequence<UInt8>) -> Self { .raw(ByteBuffer(bytes: bytes)) }
 
+    package static func raw(_ bytes: ByteBuffer) -> Self { Self(steps: [.send(MockSending(content: .raw(bytes)))]) }
+
     /// Sends this text's UTF-8.
-    public static func raw(_ text: String) -> Self { .raw(ByteBuffer(string: text)) }
+    package static func raw(_ text: String) -> Self { .raw(ByteBuffer(string: text)) }
+
+    /// Closes TCP after everything that was sent before.
+    public static var disconnect: Self { Self(steps: [.close]) }
 
     /// Resets the connection (RST), which may discard bytes that were sent but not read yet.
     public static var reset: Self { Self(steps: [.reset]) }
@@ -130,7 +131,7 @@ public struct MockReaction<Wire: MockWire>: Sendable {
     public func times(_ count: Int) -> Self { self.changingSends { $0.copies = max(0, count) } }
 
     /// Sends each frame, line or message twice.
-    public func twice() -> Self { self.times(2) }
+    package func twice() -> Self { self.times(2) }
 
     // MARK: Rows
 
@@ -141,7 +142,7 @@ public struct MockReaction<Wire: MockWire>: Sendable {
     public static func glued(_ reactions: Self...) -> Self { .glued(reactions) }
 
     /// Performs all of them in this order.
-    public static func glued(_ reactions: [Self]) -> Self { Self(steps: reactions.flatMap(\.steps)) }
+    package static func glued(_ reactions: [Self]) -> Self { Self(steps: reactions.flatMap(\.steps)) }
 
     // MARK: For wires
 

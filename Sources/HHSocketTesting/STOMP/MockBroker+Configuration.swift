@@ -14,16 +14,16 @@ extension MockPeer where Wire == STOMPWire {
         public var virtualHosts: Set<String>?
         /// The smallest interval at which it can send heart-beats, in whole milliseconds; 1 ms by default, so that the
         /// client's wish decides. Zero for none.
-        public var heartBeatInterval: Duration = .milliseconds(1)
+        package var heartBeatInterval: Duration = .milliseconds(1)
         /// The interval at which it wishes to receive heart-beats, in whole milliseconds; 1 ms by default, so that the
         /// client's ability decides. Zero for none. The connection is closed after twice the agreed interval without a
         /// byte.
-        public var expectedHeartBeatInterval: Duration = .milliseconds(1)
+        package var expectedHeartBeatInterval: Duration = .milliseconds(1)
         /// Whether a connection is closed after ERROR, as the specification requires; true by default. RabbitMQ often
         /// does not close it.
         public var closesAfterErrors = true
         /// The limits on received frames.
-        public var limits = STOMPLimits()
+        package var limits = STOMPLimits()
 
         /// The default configuration.
         public init() {}
@@ -42,18 +42,18 @@ extension MockPeer where Wire == STOMPWire {
     }
 
     /// The WebSocket that carries a broker's frames.
-    public struct WebSocket: Sendable {
+    package struct WebSocket: Sendable {
         /// The path of its URL; `/ws` by default.
-        public var path: String
+        package var path: String
         /// Whether the broker sends text messages, even if the content is not UTF-8, as RabbitMQ does; true by default.
         /// Otherwise they are binary. It accepts both kinds, but text only if it is UTF-8.
-        public var sendsText = true
+        package var sendsText = true
         /// The largest number of bytes in a message. Frames that are sent at the same time are joined, and split after
         /// this length, regardless of their ends. Nil, the default: each frame is a separate message.
-        public var messageLength: Int?
+        package var messageLength: Int?
 
         /// Creates the options for a path.
-        public init(path: String = "/ws") {
+        package init(path: String = "/ws") {
             self.path = path
         }
     }
@@ -61,13 +61,13 @@ extension MockPeer where Wire == STOMPWire {
     /// A subscription of a client.
     public struct Subscription: Hashable, Sendable {
         /// The id; nil for one of 1.0 without it.
-        public var id: String?
-        public var destination: String
+        package var id: String?
+        public package(set) var destination: String
         /// The mode: `auto`, `client` or `client-individual`.
-        public var ack: String
+        package var ack: String
         /// The largest number of messages that are delivered and not acknowledged; nil without a limit.
-        public var prefetchCount: Int?
+        package var prefetchCount: Int?
         /// The number of messages that are delivered and not acknowledged.
-        public var unacknowledged: Int
+        public package(set) var unacknowledged: Int
     }
 }

@@ -54,10 +54,7 @@ extension MockReaction where Wire == STOMPWire {
     public static func frame(_ frame: STOMPFrame) -> Self { Self(.frame(frame)) }
 
     /// Sends ends of lines, which are heart-beats.
-    public static func endsOfLines(_ count: Int = 1) -> Self {
+    package static func endsOfLines(_ count: Int = 1) -> Self {
         .raw([UInt8](repeating: STOMPEncoder.endOfLine, count: max(0, count)))
     }
-
-    /// Closes the connection after everything that was sent before.
-    public static var disconnect: Self { Self(steps: [.close]) }
 }

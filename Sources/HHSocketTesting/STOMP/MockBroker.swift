@@ -11,7 +11,7 @@ import NIOSSL
 /// let broker = try await MockBroker()
 /// try await broker.publish("hello", to: "/queue/greetings")
 /// // ... a client connects to broker.endpoint, and subscribes to the queue ...
-/// #expect(try await broker.received(1, .subscribe)[0].headers["destination"] == "/queue/greetings")
+/// #expect(try await broker.received(1, .subscribe)[0].frame.headers["destination"] == "/queue/greetings")
 /// try await broker.received(1, .ack)
 /// #expect(broker.messages(in: "/queue/greetings").isEmpty)
 /// ```
@@ -52,7 +52,7 @@ extension MockPeer where Wire == STOMPWire {
     ///
     /// - Parameters:
     ///   - configuration: Its versions, logins, heart-beats and limits.
-    ///   - webSocket: The WebSocket that carries the frames; nil, the default, for plain TCP.
+    ///   - path: The path of a WebSocket that carries the frames, such as `/ws`; nil, the default, for plain TCP.
     ///   - identity: Its certificate and key, for TLS; nil, the default, for none.
     ///   - port: The TCP port on 127.0.0.1; 0, the default, picks a free one.
     ///   - seed: The seed of ``MockReaction/oneOf(_:)`` and ``MockReleaseOrder/shuffled``; 0 by default.
@@ -61,7 +61,26 @@ extension MockPeer where Wire == STOMPWire {
     /// - Throws: NIO's error if the port is in use, ``/HHSocket/SocketError`` for an identity that cannot be read.
     public convenience init(
         configuration: Configuration = Configuration(),
-        webSocket: WebSocket? = nil,
+        webSocket path: String? = nil,
+        identity: TLSIdentity? = nil,
+        port: Int = 0,
+        seed: UInt64 = 0,
+        clock: some Clock<Duration> = ContinuousClock()
+    ) async throws {
+        try await self.init(
+            configuration: configuration,
+            carriedBy: path.map { WebSocket(path: $0) },
+            identity: identity,
+            port: port,
+            seed: seed,
+            clock: clock
+        )
+    }
+
+    /// Creates a broker with options of the WebSocket that carries the frames.
+    package convenience init(
+        configuration: Configuration = Configuration(),
+        carriedBy webSocket: WebSocket?,
         identity: TLSIdentity? = nil,
         port: Int = 0,
         seed: UInt64 = 0,
@@ -88,21 +107,6 @@ extension MockPeer where Wire == STOMPWire {
             )
         )
     }
-
-    // MARK: Rules
-
-    /// Sets the reaction to each frame with this command. ``MockReaction/handle`` by default.
-    public func on(_ command: STOMPCommand, _ reaction: Reaction) { self.set(reaction, for: command) }
-
-    /// Sets the reaction to the next frame with this command, before the standing rule applies again. Reactions of
-    /// several calls are queued.
-    public func once(_ command: STOMPCommand, _ reaction: Reaction) { self.add(reaction, for: command) }
-
-    /// Sets the reaction to each new connection, over WebSocket once it is open. Nothing by default.
-    public func onOpen(_ reaction: Reaction) { self.setOpen(reaction) }
-
-    /// Sets the reaction to the new connection with this number, counted from 0, instead of the general one.
-    public func onOpen(number: Int, _ reaction: Reaction) { self.setOpen(reaction, number: number) }
 
     // MARK: Now
 
@@ -139,14 +143,14 @@ extension MockPeer where Wire == STOMPWire {
     }
 
     /// The names of the open transactions of a connection, in alphabetical order.
-    public func transactions(onConnection number: Int) -> [String] {
+    package func transactions(onConnection number: Int) -> [String] {
         self.parts.wire.read { $0.transactions(of: number) }
     }
 
     // MARK: What came
 
     /// The frames that were received on one connection, in order.
-    public func received(onConnection number: Int) -> [STOMPFrame] {
+    package func received(onConnection number: Int) -> [STOMPFrame] {
         self.parts.received.events.filter { $0.connection == number }.map(\.frame)
     }
 
@@ -175,7 +179,7 @@ extension MockPeer where Wire == STOMPWire {
     /// Returns once `count` heart-beats, which are line ends between frames, have arrived on a connection.
     ///
     /// - Throws: ``NothingHappened`` if they do not arrive in time, 60 s by default.
-    public func receivedHeartBeats(
+    package func receivedHeartBeats(
         _ count: Int,
         onConnection number: Int = 0,
         within time: Duration = .seconds(60)
@@ -188,7 +192,7 @@ extension MockPeer where Wire == STOMPWire {
     ///
     /// - Throws: ``NothingHappened`` if there is none in time, 60 s by default.
     @discardableResult
-    public func violation(onConnection number: Int = 0, within time: Duration = .seconds(60)) async throws -> String {
+    package func violation(onConnection number: Int = 0, within time: Duration = .seconds(60)) async throws -> String {
         try await self.parts.wire.violations.wait(1, within: time, "a violation") { $0.connection == number }[0].text
     }
 }

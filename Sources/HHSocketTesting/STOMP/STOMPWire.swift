@@ -10,21 +10,21 @@ public final class STOMPWire: WebSocketWire {
     public typealias Key = STOMPCommand
 
     /// A frame received from a client.
-    public struct Received: Sendable, Hashable, CustomStringConvertible {
+    public struct Received: Sendable, Hashable, SummarizedEvent {
         /// The number of its connection, counted from 0 in the order in which connections were accepted.
-        public var connection: Int
-        public var frame: STOMPFrame
+        public package(set) var connection: Int
+        public package(set) var frame: STOMPFrame
 
         /// The command of the frame.
-        public var command: STOMPCommand { self.frame.command }
+        package var command: STOMPCommand { self.frame.command }
 
         /// The headers of the frame.
-        public var headers: STOMPHeaders { self.frame.headers }
+        package var headers: STOMPHeaders { self.frame.headers }
 
         /// The body as text; bytes that are not UTF-8 are repaired.
         public var text: String { String(buffer: self.frame.body) }
 
-        public var description: String { "\(self.frame) on connection \(self.connection)" }
+        var summary: String { "\(self.frame) on connection \(self.connection)" }
     }
 
     private struct LoopState {

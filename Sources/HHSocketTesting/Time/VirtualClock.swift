@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 import NIOConcurrencyHelpers
-public import NIOCore
+package import NIOCore
 
 /// A clock that stands still until a test moves it.
 ///
@@ -17,19 +17,17 @@ public import NIOCore
 /// sleep. Once awake they run as tasks, so wait for their effects before you advance the clock again.
 public final class VirtualClock: Clock, Sendable {
     /// A moment: the time since the clock's beginning.
-    public struct Instant: InstantProtocol, CustomStringConvertible {
+    public struct Instant: InstantProtocol {
         /// The time since the clock was made.
-        public var offset: Duration
+        public let offset: Duration
 
-        public init(offset: Duration) {
+        package init(offset: Duration) {
             self.offset = offset
         }
 
         public func advanced(by duration: Duration) -> Instant { Instant(offset: self.offset + duration) }
         public func duration(to other: Instant) -> Duration { other.offset - self.offset }
         public static func < (left: Instant, right: Instant) -> Bool { left.offset < right.offset }
-
-        public var description: String { "\(self.offset) after the beginning" }
     }
 
     private struct Sleeper {
@@ -65,15 +63,15 @@ public final class VirtualClock: Clock, Sendable {
 
     /// The current time as `NIODeadline`, for code that takes the time as an argument: the beginning is one hour after
     /// NIO's zero, so that earlier times can be expressed too.
-    public var deadline: NIODeadline {
+    package var deadline: NIODeadline {
         NIODeadline.uptimeNanoseconds(0) + .hours(1) + TimeAmount(self.now.offset)
     }
 
     /// The number of tasks that sleep.
-    public var sleeperCount: Int { self.state.withLockedValue { $0.sleepers.count } }
+    package var sleeperCount: Int { self.state.withLockedValue { $0.sleepers.count } }
 
     /// The next sleeper's deadline; nil if no task sleeps.
-    public var nextWakeUp: Instant? { self.state.withLockedValue { $0.next?.value.deadline } }
+    package var nextWakeUp: Instant? { self.state.withLockedValue { $0.next?.value.deadline } }
 
     // MARK: Time
 
@@ -83,7 +81,7 @@ public final class VirtualClock: Clock, Sendable {
     }
 
     /// Advances the time to `instant` and wakes the sleepers that are due. A past instant has no effect.
-    public func advance(to instant: Instant) {
+    package func advance(to instant: Instant) {
         while true {
             let due: Sleeper? = self.state.withLockedValue { state in
                 guard let next = state.next, next.value.deadline <= instant else {
@@ -104,7 +102,7 @@ public final class VirtualClock: Clock, Sendable {
     ///
     /// - Returns: False if no task sleeps.
     @discardableResult
-    public func advanceToNextWakeUp() -> Bool {
+    package func advanceToNextWakeUp() -> Bool {
         guard let next = self.nextWakeUp else { return false }
         self.advance(to: next)
         return true

@@ -27,7 +27,7 @@ extension WebSocketFrame {
     }
 
     /// Returns the message compressed, whether or not compression was agreed on. It refers to no other message.
-    public func compressed() -> Self {
+    package func compressed() -> Self {
         guard let payload = DeflateForge.compress(self.payload) else { return self }
         var frame = self
         frame.payload = payload

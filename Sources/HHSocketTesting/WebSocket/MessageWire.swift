@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-public import HHSocket
+package import HHSocket
 import NIOConcurrencyHelpers
 
 /// The wire of a ``MockWebSocketServer``: messages and control frames of WebSockets.
@@ -21,16 +21,16 @@ public final class MessageWire: WebSocketWire {
     }
 
     /// A message or a control frame received from a client.
-    public struct Received: Sendable, Hashable, CustomStringConvertible {
+    public struct Received: Sendable, Hashable, SummarizedEvent {
         /// The number of its connection, counted from 0 in the order in which connections were accepted.
-        public var connection: Int
-        public var content: WebSocketContent
+        public package(set) var connection: Int
+        public package(set) var content: WebSocketContent
 
         /// The text of a text message; nil for anything else.
         public var text: String? { self.content.text }
         /// The message; nil for control frames and violations.
-        public var message: WebSocketMessage? { self.content.message }
+        package var message: WebSocketMessage? { self.content.message }
 
-        public var description: String { "\(self.content) on connection \(self.connection)" }
+        var summary: String { "\(self.content.summary) on connection \(self.connection)" }
     }
 }

@@ -7,39 +7,37 @@
 /// ```swift
 /// .accept
 /// .refuse(status: 503, headers: ["Retry-After": "2"])
-/// .redirect(to: "/elsewhere")
+/// .refuse(status: 302, headers: ["Location": "/elsewhere"])
 /// .accept.delayed(by: .seconds(2))
 /// .accept.dribbled(every: .milliseconds(5))
 /// .accept.cut(after: 20).then(.reset)
 /// .accept.without("Upgrade")
 /// .accept.with("Sec-WebSocket-Protocol", "not offered")
-/// .wrongAccept
-/// .silence
+/// .drop
 /// ```
 public typealias MockOpening = MockReaction<OpeningWire>
 
 /// The requests to open WebSockets, and their answers: see ``MockOpening``.
 public enum OpeningWire: MockWire {
-    /// A request to open a WebSocket.
-    public typealias Received = Request
-
     /// A request to open a WebSocket that a mock received.
-    public struct Request: Sendable {
+    public struct Received: Sendable, SummarizedEvent {
         /// The number of its connection, counted from 0 in the order in which connections were accepted.
-        public var connection: Int
+        package var connection: Int
         /// The path, without the query.
-        public var path: String
+        public package(set) var path: String
         /// The query, unparsed; nil if there is none.
-        public var query: String?
+        public package(set) var query: String?
         /// The header fields, in their order.
-        public var headers: [(name: String, value: String)]
+        public package(set) var headers: [(name: String, value: String)]
         /// The subprotocols that the client offers, the preferred one first.
-        public var subprotocols: [String]
+        public package(set) var subprotocols: [String]
 
         /// The value of the first header field called `name`, ignoring case.
         public func header(_ name: String) -> String? {
             self.headers.first { $0.name.lowercased() == name.lowercased() }?.value
         }
+
+        var summary: String { "GET \(self.path) on connection \(self.connection)" }
     }
 
     /// A change of the header fields of an acceptance.
@@ -57,9 +55,6 @@ public enum OpeningWire: MockWire {
 }
 
 extension MockReaction where Wire == OpeningWire {
-    /// A request to open a WebSocket that a mock received.
-    public typealias Request = OpeningWire.Request
-
     // MARK: Answers
 
     /// Opens the WebSocket. A request that is not for a WebSocket, or has another path, is refused as a server does:
@@ -67,7 +62,7 @@ extension MockReaction where Wire == OpeningWire {
     public static var accept: Self { Self(OpeningWire.Output()) }
 
     /// Opens the WebSocket with a `Sec-WebSocket-Accept` that does not belong to the client's key.
-    public static var wrongAccept: Self {
+    package static var wrongAccept: Self {
         .accept.with("Sec-WebSocket-Accept", "AAAAAAAAAAAAAAAAAAAAAAAAAAA=")
     }
 
@@ -89,15 +84,15 @@ extension MockReaction where Wire == OpeningWire {
     /// - Parameters:
     ///   - location: A URL, or a path of this server.
     ///   - status: 302 by default.
-    public static func redirect(to location: String, status: Int = 302) -> Self {
+    package static func redirect(to location: String, status: Int = 302) -> Self {
         .refuse(status: status, headers: ["Location": location])
     }
 
     /// Never answers; the connection stays open.
-    public static var silence: Self { .drop }
+    package static var silence: Self { .drop }
 
     /// Closes the connection after everything that was sent before.
-    public static var close: Self { Self(steps: [.close]) }
+    package static var close: Self { .disconnect }
 
     // MARK: Adverbs
 
@@ -108,11 +103,7 @@ extension MockReaction where Wire == OpeningWire {
     public func with(_ name: String, _ value: String) -> Self { self.edited(.set(name, value)) }
 
     /// Opens the WebSocket with an additional header field, even if one with its name exists.
-    public func adding(_ name: String, _ value: String) -> Self { self.edited(.add(name, value)) }
+    package func adding(_ name: String, _ value: String) -> Self { self.edited(.add(name, value)) }
 
     private func edited(_ edit: OpeningWire.Edit) -> Self { self.changingOutput { $0.edits.append(edit) } }
-}
-
-extension OpeningWire.Request: CustomStringConvertible {
-    public var description: String { "GET \(self.path) on connection \(self.connection)" }
 }

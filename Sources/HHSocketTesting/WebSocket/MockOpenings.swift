@@ -18,7 +18,7 @@ final class MockOpenings: Sendable {
     let mode: WebSocketDecoder.Mode
     /// Whether ``MockCarriage/carry(_:)`` makes text messages.
     let sendsText: Bool
-    let received = EventLog<MockOpening.Request>()
+    let received = EventLog<OpeningWire.Received>()
     private let answers = NIOLockedValueBox(Answers())
 
     /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` for subprotocols that are none.
@@ -52,7 +52,7 @@ final class MockOpenings: Sendable {
         self.answers.withLockedValue { $0.byNumber[number] ?? $0.general }
     }
 
-    func received(number: Int, within time: Duration) async throws -> MockOpening.Request {
+    func received(number: Int, within time: Duration) async throws -> OpeningWire.Received {
         try await self.received.wait(1, within: time, "the opening of connection \(number)") {
             $0.connection == number
         }[0]

@@ -25,7 +25,7 @@ final class MockUpgrade: MockPerformer {
         do throws(OpeningRejection) {
             guard let head = try self.reader.next() else { return }
             self.head = head
-            let request = MockOpening.Request(
+            let request = OpeningWire.Received(
                 connection: self.line.number,
                 path: head.path,
                 query: head.query,
@@ -50,9 +50,9 @@ final class MockUpgrade: MockPerformer {
     }
 
     /// Not used: a request to open a WebSocket cannot be cancelled.
-    func waitForCancel(_ request: OpeningWire.Request, _ rest: ArraySlice<MockStep<OpeningWire>>) {}
+    func waitForCancel(_ request: OpeningWire.Received, _ rest: ArraySlice<MockStep<OpeningWire>>) {}
 
-    func send(_ sending: MockSending<OpeningWire.Output>, for request: OpeningWire.Request?) {
+    func send(_ sending: MockSending<OpeningWire.Output>, for request: OpeningWire.Received?) {
         guard !self.isRejected else { return }
         let bytes: ByteBuffer
         var agreement: OpeningAgreement?

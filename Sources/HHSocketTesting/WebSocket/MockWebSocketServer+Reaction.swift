@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-public import HHSocket
+package import HHSocket
 import NIOCore
 
 extension MessageWire {
@@ -39,12 +39,12 @@ extension MockReaction where Wire == MessageWire {
     public static func binary(_ bytes: some Sequence<UInt8>) -> Self { .message(WebSocketMessage(bytes)) }
 
     /// Sends a message; a text may be one that is not UTF-8.
-    public static func message(_ message: WebSocketMessage) -> Self { Self(.message(message)) }
+    package static func message(_ message: WebSocketMessage) -> Self { Self(.message(message)) }
 
     // MARK: Frames
 
     /// Sends a ping.
-    public static func ping(_ payload: String = "") -> Self { .frame(.ping(ByteBuffer(string: payload))) }
+    package static func ping(_ payload: String = "") -> Self { .frame(.ping(ByteBuffer(string: payload))) }
 
     /// Sends a pong with the payload of the received ping; without a ping, an empty one.
     public static var pong: Self { Self(.pong) }
@@ -60,14 +60,11 @@ extension MockReaction where Wire == MessageWire {
     /// Sends a frame, right or wrong.
     public static func frame(_ frame: WebSocketFrame) -> Self { Self(.frame(frame)) }
 
-    /// Closes TCP after everything that was sent before, without a close frame.
-    public static var disconnect: Self { Self(steps: [.close]) }
-
     // MARK: Adverbs
 
     /// Sends messages in frames that carry at most `length` bytes each.
     public func fragmented(length: Int) -> Self { self.changingOutput { $0.fragmentLength = max(1, length) } }
 
     /// Sends messages compressed, whether or not that was agreed on. An empty message is sent uncompressed.
-    public func compressed() -> Self { self.changingOutput { $0.isCompressed = true } }
+    package func compressed() -> Self { self.changingOutput { $0.isCompressed = true } }
 }

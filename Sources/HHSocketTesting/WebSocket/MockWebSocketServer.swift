@@ -8,7 +8,7 @@ import NIOCore
 ///
 /// ```swift
 /// let server = try await MockWebSocketServer(.echo)
-/// server.on(text: "how are you?", .text("fine"))
+/// server.on("how are you?", .text("fine"))
 ///
 /// let link = WebSocketLink(configuration: try .init(url: server.url))
 /// link.connect()
@@ -109,7 +109,7 @@ extension MockPeer where Wire == MessageWire {
     ///
     /// - Throws: ``NothingHappened`` if they do not arrive in time; it describes what arrived.
     @discardableResult
-    public func received(
+    package func received(
         _ count: Int,
         _ what: String,
         onConnection number: Int? = nil,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-public import HHSocket
+package import HHSocket
 public import NIOCore
 
 /// A message or a control frame of a WebSocket that a mock or a hostile client has received.
@@ -19,7 +19,7 @@ public enum WebSocketContent: Hashable, Sendable {
     }
 
     /// The message; nil for control frames and violations.
-    public var message: WebSocketMessage? {
+    package var message: WebSocketMessage? {
         switch self {
         case .text(let text): WebSocketMessage(text)
         case .binary(let bytes): WebSocketMessage(.binary, bytes)
@@ -45,8 +45,8 @@ extension WebSocketContent {
     }
 }
 
-extension WebSocketContent: CustomStringConvertible {
-    public var description: String {
+extension WebSocketContent: SummarizedEvent {
+    var summary: String {
         switch self {
         case .text(let text): "text \"\(text.prefix(40))\""
         case .binary(let bytes): "binary of \(bytes.readableBytes) B"

@@ -7,32 +7,51 @@ public import NIOCore
 /// .text("hello")
 /// .text("hello").masked()                              // by a server, which must not mask
 /// .text("part").unfinished()
-/// .continuation("and the rest")
+/// WebSocketFrame(.continuation, ByteBuffer(string: "and the rest"))
+/// WebSocketFrame(.reserved(3))
 /// .ping(ByteBuffer(repeating: 0, count: 126))          // one byte too long
-/// .binary([1, 2, 3]).announcing(length: .max)
 /// .close(code: 1005)                                   // a code that is never sent
 /// .deflateBomb(inflatingTo: 64 << 20)
 /// ```
 public struct WebSocketFrame: Hashable, Sendable {
-    /// The kinds of frames. 3 to 7 and 11 to 15 are reserved.
-    public struct Opcode: RawRepresentable, Hashable, Sendable {
-        public static let continuation = Self(rawValue: 0)
-        public static let text = Self(rawValue: 1)
-        public static let binary = Self(rawValue: 2)
-        public static let close = Self(rawValue: 8)
-        public static let ping = Self(rawValue: 9)
-        public static let pong = Self(rawValue: 10)
+    /// The kinds of frames.
+    public enum Opcode: Hashable, Sendable {
+        case continuation
+        case text
+        case binary
+        case close
+        case ping
+        case pong
+        /// A kind that RFC 6455 reserves: 3 to 7 and 11 to 15. The lower four bits are sent.
+        case reserved(UInt8)
 
-        /// 0 to 15; the lower four bits are sent.
-        public var rawValue: UInt8
+        package init(rawValue: UInt8) {
+            switch rawValue {
+            case 0: self = .continuation
+            case 1: self = .text
+            case 2: self = .binary
+            case 8: self = .close
+            case 9: self = .ping
+            case 10: self = .pong
+            default: self = .reserved(rawValue)
+            }
+        }
 
-        public init(rawValue: UInt8) {
-            self.rawValue = rawValue
+        package var rawValue: UInt8 {
+            switch self {
+            case .continuation: 0
+            case .text: 1
+            case .binary: 2
+            case .close: 8
+            case .ping: 9
+            case .pong: 10
+            case .reserved(let value): value
+            }
         }
     }
 
     /// The forms in which a header has a length.
-    public enum LengthForm: Hashable, Sendable {
+    package enum LengthForm: Hashable, Sendable {
         /// 7 bits, up to 125. Of a longer length the lower bits are sent.
         case short
         case bits16
@@ -40,22 +59,22 @@ public struct WebSocketFrame: Hashable, Sendable {
     }
 
     /// The first bit of those that RFC 6455 reserves, by which a compressed message begins (RFC 7692).
-    public static let compressionBit: UInt8 = 0b100
+    package static let compressionBit: UInt8 = 0b100
     /// Four bytes that differ, so that a mask which is applied wrongly shows.
     private static let key: UInt32 = 0x37FA_213D
 
-    public var opcode: Opcode
-    public var payload: ByteBuffer
+    package var opcode: Opcode
+    package var payload: ByteBuffer
     /// Whether it is the last frame of its message; true by default.
-    public var isFinal = true
+    package var isFinal = true
     /// The three reserved bits, 0 to 7; 0 by default.
-    public var reservedBits: UInt8 = 0
+    package var reservedBits: UInt8 = 0
     /// Whether the payload is masked; nil, the default, follows RFC 6455: a client's is, a server's is not.
-    public var isMasked: Bool?
+    package var isMasked: Bool?
     /// The length that the header announces, in bytes; nil, the default, for the payload's.
-    public var announcedLength: UInt64?
+    package var announcedLength: UInt64?
     /// The form of the length; nil, the default, for the shortest.
-    public var lengthForm: LengthForm?
+    package var lengthForm: LengthForm?
 
     /// - Parameters:
     ///   - opcode: Also one that is reserved.
@@ -71,22 +90,22 @@ public struct WebSocketFrame: Hashable, Sendable {
     public static func text(_ text: String) -> Self { Self(.text, ByteBuffer(string: text)) }
 
     /// A binary message, or the first part of one.
-    public static func binary(_ bytes: ByteBuffer) -> Self { Self(.binary, bytes) }
+    package static func binary(_ bytes: ByteBuffer) -> Self { Self(.binary, bytes) }
 
     /// A binary message, or the first part of one.
     public static func binary(_ bytes: some Sequence<UInt8>) -> Self { .binary(ByteBuffer(bytes: bytes)) }
 
     /// A further part of a message.
-    public static func continuation(_ bytes: ByteBuffer = ByteBuffer()) -> Self { Self(.continuation, bytes) }
+    package static func continuation(_ bytes: ByteBuffer = ByteBuffer()) -> Self { Self(.continuation, bytes) }
 
     /// A further part of a text message.
-    public static func continuation(_ text: String) -> Self { .continuation(ByteBuffer(string: text)) }
+    package static func continuation(_ text: String) -> Self { .continuation(ByteBuffer(string: text)) }
 
     /// A ping.
     public static func ping(_ payload: ByteBuffer = ByteBuffer()) -> Self { Self(.ping, payload) }
 
     /// A pong.
-    public static func pong(_ payload: ByteBuffer = ByteBuffer()) -> Self { Self(.pong, payload) }
+    package static func pong(_ payload: ByteBuffer = ByteBuffer()) -> Self { Self(.pong, payload) }
 
     /// A close frame with any code.
     public static func close(code: UInt16, reason: String = "") -> Self {
@@ -96,7 +115,7 @@ public struct WebSocketFrame: Hashable, Sendable {
     }
 
     /// A close frame with any payload; an empty one is right.
-    public static func close(payload: ByteBuffer = ByteBuffer()) -> Self { Self(.close, payload) }
+    package static func close(payload: ByteBuffer = ByteBuffer()) -> Self { Self(.close, payload) }
 
     // MARK: Adverbs
 
@@ -104,7 +123,7 @@ public struct WebSocketFrame: Hashable, Sendable {
     public func unfinished() -> Self { self.changing { $0.isFinal = false } }
 
     /// Returns the frame with reserved bits, 0 to 7.
-    public func reserving(bits: UInt8) -> Self { self.changing { $0.reservedBits = bits } }
+    package func reserving(bits: UInt8) -> Self { self.changing { $0.reservedBits = bits } }
 
     /// Returns the frame masked, even if a server sends it.
     public func masked() -> Self { self.changing { $0.isMasked = true } }
@@ -114,10 +133,10 @@ public struct WebSocketFrame: Hashable, Sendable {
 
     /// Returns the frame with a header that announces `length` bytes, regardless of its payload. From 2^63 on the
     /// length has its top bit set.
-    public func announcing(length: UInt64) -> Self { self.changing { $0.announcedLength = length } }
+    package func announcing(length: UInt64) -> Self { self.changing { $0.announcedLength = length } }
 
     /// Returns the frame with its length in this form, which may be longer than necessary.
-    public func measured(in form: LengthForm) -> Self { self.changing { $0.lengthForm = form } }
+    package func measured(in form: LengthForm) -> Self { self.changing { $0.lengthForm = form } }
 
     private func changing(_ change: (inout Self) -> Void) -> Self {
         var frame = self

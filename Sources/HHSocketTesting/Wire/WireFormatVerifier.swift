@@ -18,68 +18,57 @@ public struct WireFormatVerifier: Sendable {
     /// A fault that was found in a format.
     public struct Failure: Error, Sendable, CustomStringConvertible {
         /// The part of the examination.
-        public var check: Check
+        package var check: Check
         /// The frames that were examined.
-        public var direction: FrameDirection
+        package var direction: FrameDirection
         /// The outcome, and the one that was expected.
-        public var message: String
+        package var message: String
 
         public var description: String { "\(self.check), \(self.direction)s: \(self.message)" }
     }
 
-    /// A part of the examination. More may be added; always have a default case.
-    public struct Check: Hashable, Sendable, CustomStringConvertible {
-        private enum Name: String, Hashable, Sendable {
-            case roundTrip, pieces, truncation, bytesBehind, limit, damage, garbage, memory, time
-        }
-
-        private var name: Name
-
-        private init(_ name: Name) { self.name = name }
-
-        public var description: String { self.name.rawValue }
-
+    /// A part of the examination.
+    package enum Check: Hashable, Sendable {
         /// An encoded frame is decoded as the same frame, with no bytes left; encoded again it has the same bytes.
-        public static let roundTrip = Self(.roundTrip)
+        case roundTrip
         /// Frames that stick together are the same ones, however they are split: at every place, byte by byte, at
         /// random.
-        public static let pieces = Self(.pieces)
+        case pieces
         /// The beginning of a frame is no frame, and no error.
-        public static let truncation = Self(.truncation)
+        case truncation
         /// The memory after the received bytes makes no difference.
-        public static let bytesBehind = Self(.bytesBehind)
+        case bytesBehind
         /// A payload over the limit is not returned.
-        public static let limit = Self(.limit)
+        case limit
         /// Frames in which bytes were changed mean the same however they are split.
-        public static let damage = Self(.damage)
+        case damage
         /// Random bytes decode the same however they are split, and a frame takes at least one of them.
-        public static let garbage = Self(.garbage)
+        case garbage
         /// The memory for an endless stream is bounded.
-        public static let memory = Self(.memory)
+        case memory
         /// The time for a large frame in small pieces is proportional to its length.
-        public static let time = Self(.time)
+        case time
     }
 
-    /// Makes frames to examine; the codec may refuse some of them.
-    ///
-    /// - Parameters:
-    ///   - direction: The kind of frame.
-    ///   - payload: Random bytes, for codecs that accept any payload.
-    ///   - number: A random number, for type and serial.
-    public typealias Maker =
+    private typealias Maker =
         @Sendable (_ direction: FrameDirection, _ payload: ByteBuffer, _ number: UInt64) -> Frame
 
     /// The format that is examined.
-    public let format: WireFormat
+    private let format: WireFormat
     private let seed: UInt64
     private let maker: Maker?
 
     /// - Parameters:
     ///   - format: The format to examine.
     ///   - seed: The seed for all random choices; 1 by default.
-    ///   - maker: Makes random frames. Nil, the default: their types and serials are those of applications and of
-    ///     requests, their payloads are arbitrary bytes.
-    public init(_ format: WireFormat, seed: UInt64 = 1, maker: Maker? = nil) {
+    ///   - maker: Makes random frames, some of which the codec may refuse, from the kind of frame, random bytes for
+    ///     codecs that accept any payload, and a random number for type and serial. Nil, the default: their types and
+    ///     serials are those of applications and of requests, their payloads are arbitrary bytes.
+    public init(
+        _ format: WireFormat,
+        seed: UInt64 = 1,
+        maker: (@Sendable (_ direction: FrameDirection, _ payload: ByteBuffer, _ number: UInt64) -> Frame)? = nil
+    ) {
         self.format = format
         self.seed = seed
         self.maker = maker

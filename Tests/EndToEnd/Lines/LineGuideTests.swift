@@ -31,9 +31,9 @@ import Testing
 
     @Test func serverIsScripted() async throws {
         let server = try await LineServer(.echo)
-        server.on(text: "how are you?", .line("fine"))
+        server.on("how are you?", .line("fine"))
         server.onOpen(.line("ä").dribbled())
-        server.once(text: "help", .line("never whole").cut(after: 5).then(.disconnect))
+        server.once("help", .line("never whole").cut(after: 5).then(.disconnect))
 
         let link = LineLink(configuration: .init(servers: [server.endpoint]))
         link.connect()

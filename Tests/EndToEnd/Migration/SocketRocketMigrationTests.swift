@@ -23,7 +23,7 @@ func chat(url: String, show: (String) async -> Void) async throws {
 
     @Test func messagesAreSentAndShown() async throws {
         let server = try await MockWebSocketServer(path: "/chat", subprotocols: ["chat.v2"])
-        server.on(text: "hello", .text("welcome"))
+        server.on("hello", .text("welcome"))
         let shown = Watched("")
         let running = Task { try await chat(url: server.url) { text in shown.withLockedValue { $0 = text } } }
         try await eventually("the answer") { shown.withLockedValue { $0 } == "welcome" }

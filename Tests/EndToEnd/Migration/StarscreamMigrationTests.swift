@@ -45,7 +45,7 @@ import Testing
 
     @Test func screenShowsLinesAndABanner() async throws {
         let server = try await MockWebSocketServer(path: "/chat", subprotocols: ["chat.v2"])
-        server.on(text: "hello", .text("welcome"))
+        server.on("hello", .text("welcome"))
         let screen = try await ChatScreen(url: server.url)
         let running = Task { try await screen.run() }
         try await eventually("a line") { await screen.lines == ["welcome"] }

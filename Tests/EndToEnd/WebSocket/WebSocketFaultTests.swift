@@ -121,7 +121,7 @@ import Testing
 
     /// Has a server commit `fault` between two messages on the first connection.
     private func commit(_ fault: Fault, _ server: MockWebSocketServer, reconnects: Bool) async throws {
-        server.once(text: "go", .glued(.text("before"), fault.reaction, .text("behind")))
+        server.once("go", .glued(.text("before"), fault.reaction, .text("behind")))
         let link = try self.link(server) {
             $0.compression = WebSocketCompression()
             if reconnects { $0.reconnects = { _ in true } }
@@ -184,7 +184,7 @@ import Testing
     )
     func unusualFramesAreRight(reaction: MockWebSocketServer.Reaction) async throws {
         let server = try await MockWebSocketServer()
-        server.on(text: "how are you?", reaction)
+        server.on("how are you?", reaction)
         let link = try self.link(server)
         link.connect()
         try await link.send(WebSocketMessage("how are you?"))
@@ -203,7 +203,7 @@ import Testing
     )
     func endWithoutACloseFrameIsALossThatIsHealed(reaction: MockWebSocketServer.Reaction) async throws {
         let server = try await MockWebSocketServer(.echo)
-        server.once(text: "go", .text("before").then(reaction))
+        server.once("go", .text("before").then(reaction))
         let link = try self.link(server)
         let texts = NIOLockedValueBox<[String]>([])
         link.setMessageHandler { message in texts.withLockedValue { $0.append(message.text ?? "binary") } }
@@ -296,7 +296,7 @@ import Testing
     func messagesThatInflateAreHeldBackUntilTheyAreRead(hasHandler: Bool) async throws {
         let server = try await MockWebSocketServer(compression: WebSocketCompression())
         let bomb = MockWebSocketServer.Reaction.frame(.deflateBomb(inflatingTo: 900_000)).times(50)
-        server.on(text: "go", .glued(bomb, .text("last"), .close(code: 4_000)))
+        server.on("go", .glued(bomb, .text("last"), .close(code: 4_000)))
         let link = try self.link(server) { $0.compression = WebSocketCompression() }
         let events = link.events
         let lengths = NIOLockedValueBox<[Int]>([])
@@ -317,7 +317,7 @@ import Testing
     /// Unread messages that a server has sent before it ended TCP without a close frame.
     @Test func messagesBeforeAnEndAreReadAfterIt() async throws {
         let server = try await MockWebSocketServer()
-        server.on(text: "go", .text("x").times(2_000).then(.disconnect))
+        server.on("go", .text("x").times(2_000).then(.disconnect))
         let link = try self.link(server)
         let events = link.events
         link.connect()

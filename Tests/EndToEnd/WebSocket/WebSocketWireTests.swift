@@ -175,7 +175,7 @@ import Testing
     @Test(arguments: [3_500, 3_999, 4_500, 4_999]) func closeCodesForEverEndTheClient(code: Int) async throws {
         let server = try await MockServer(.echo, webSocket: "/rpc")
         // In the write of the answer to the opening.
-        server.onConnect(.webSocket(.close(code: UInt16(code), reason: "away")))
+        server.onOpen(.webSocket(.close(code: UInt16(code), reason: "away")))
         let client = SocketClient.connecting(to: server.endpoint)
         let event = try await first(of: client.events, "the end") { if case .gaveUp = $0 { true } else { false } }
         guard case .gaveUp(let error) = event else { return }
@@ -188,7 +188,7 @@ import Testing
     @Test(arguments: [.close(code: 1_000), .close(code: 1_012), .close(), .binary([]).masked()] as [WebSocketFrame])
     func otherEndsAreFollowedByAnotherConnection(frame: WebSocketFrame) async throws {
         let server = try await MockServer(.echo, webSocket: "/rpc")
-        for number in 0..<2 { server.onConnect(number: number, .webSocket(frame)) }
+        for number in 0..<2 { server.onOpen(number: number, .webSocket(frame)) }
         let client = SocketClient.connecting(to: server.endpoint)
         try await server.connection(2)
         await client.close()

@@ -170,8 +170,8 @@ import Testing
             model.world.remove(removal)
             model.parted = model.step
             for key in 0..<3 {
-                if case .type(let type) = removal.scope, type != 101 + UInt32(key) { continue }
-                if case .owner = removal.scope { continue }
+                if case .ofType(let type) = removal, type != 101 + UInt32(key) { continue }
+                if case .ofOwner = removal { continue }
                 model.cleared[key] = model.step
             }
         }

@@ -41,7 +41,7 @@ import Testing
     }
 
     @Test func theBoundIs20MBByDefaultAndCountsAllThatIsKept() {
-        var table = ResponseCacheTable(maximumCost: MemoryResponseStore.defaultMaximumCost)
+        var table = ResponseCacheTable(maximumCost: 20_000_000)
         for number in 0..<1_000 { table.store(self.answer("", bytes: 60_000), for: self.key(number)) }
         #expect(table.cost <= 20_000_000)
         // The length of NIO's buffers is the next power of two.

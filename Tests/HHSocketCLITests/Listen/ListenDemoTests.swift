@@ -12,7 +12,7 @@ import Testing
     /// Starts a server that greets each client with three pushes.
     private func greetingServer() async throws -> MockServer {
         let server = try await MockServer()
-        server.onConnect(
+        server.onOpen(
             .glued(
                 .push(2001, "plain, ü"),
                 .push(2002, "two\nlines\t\\ \u{1B}[31m"),
@@ -83,7 +83,7 @@ import Testing
 
     @Test func keepsReconnecting() async throws {
         let server = try await MockServer()
-        server.onConnect(.push(2001, "news").times(2))
+        server.onOpen(.push(2001, "news").times(2))
         try await server.refuseConnections()
         let listen = try Command(["listen", "\(server.endpoint)", "--count", "2"])
         // It has failed once, and continues.
@@ -95,7 +95,7 @@ import Testing
     @Test func framesThatWereDroppedAreMentionedIfAskedFor() async throws {
         let server = try await MockServer()
         let stray = Frame(type: 2001, serial: 77, status: .ok, payload: ByteBuffer(string: "a push of its own serial"))
-        server.onConnect(.glued(.frame(stray), .frame(stray), .push(2001, "news")))
+        server.onOpen(.glued(.frame(stray), .frame(stray), .push(2001, "news")))
         let listen = try Command(["listen", "\(server.endpoint)", "--verbose"])
         // While it runs, since it may run for days.
         try await listen.complains("dropped frames: 2 with a serial that no request had")
@@ -109,7 +109,7 @@ import Testing
 
     @Test func aServerThatIsSilentInAFormatMayHaveAnother() async throws {
         let server = try await MockServer(.drop, format: .plain)
-        server.onConnect(.goSilent)
+        server.onOpen(.goSilent)
         let listen = try Command([
             "listen", "\(server.endpoint)", "--format", "plain", "--heartbeat", "100ms", "--heartbeat-misses", "0",
         ])

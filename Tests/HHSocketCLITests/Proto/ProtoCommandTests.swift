@@ -149,7 +149,7 @@ import Testing
 
     @Test func pushesInJSON() async throws {
         let server = try await MockServer()
-        server.onConnect(
+        server.onOpen(
             .glued(
                 .push(2001, ByteBuffer(bytes: [0x0A, 2, 0x68, 0x69])),
                 .push(2002, "text"),

@@ -81,7 +81,7 @@ import Testing
 
     @Test func timeoutOfALargeBodySaysHowFarItGot() async throws {
         let server = try await MockServer(.echo)
-        server.onConnect(.stopReading)
+        server.onOpen(.stopReading)
         let client = SocketClient.connecting(to: server.endpoint) { $0.socket.heartbeat = nil }
         let body = ByteBuffer(repeating: 7, count: 16 << 20)
         let error = try await client.errorOfUnansweredCall(SocketRequest(type: 101, body: body))
@@ -176,7 +176,7 @@ import Testing
     @Test func tlsFailed() async throws {
         // A server without TLS.
         let server = try await MockServer(.echo)
-        server.onConnect(.raw(Array("not TLS at all".utf8)))
+        server.onOpen(.raw(Array("not TLS at all".utf8)))
         let error = try await self.errorOfWaiting {
             SocketClient.connecting(to: server.endpoint) {
                 $0.socket.tls = ClientTLS()
@@ -188,7 +188,7 @@ import Testing
 
     @Test func proxyFailed() async throws {
         let proxy = try await MockServer(.echo)
-        proxy.onConnect(.raw(Array("HTTP/1.1 403 Forbidden\r\n\r\n".utf8)))
+        proxy.onOpen(.raw(Array("HTTP/1.1 403 Forbidden\r\n\r\n".utf8)))
         let error = try await self.errorOfWaiting {
             SocketClient.connecting(to: Endpoint(host: "im.example.com", port: 7)) {
                 $0.socket.proxy = .http(host: proxy.endpoint.host, port: proxy.endpoint.port)

@@ -305,7 +305,7 @@ import Tracing
 
     @Test func callMadeWhileTheOnlyServerIsAwayWaitsForIt() async throws {
         let server = try await MockServer(.echo)
-        server.onConnect(number: 0, .goAway(retryAfter: .milliseconds(500)).then(.close))
+        server.onOpen(number: 0, .goAway(retryAfter: .milliseconds(500)).then(.close))
         let (client, events) = SocketClient.connectingWithEvents(to: server.endpoint)
         _ = try await first(of: events, "the loss") { if case .disconnected = $0 { true } else { false } }
         // Between connections, and without `waitsForConnectivity`.
@@ -315,7 +315,7 @@ import Tracing
 
     @Test func unsentCallsAreSentOnTheNextConnection() async throws {
         let servers = [try await MockServer(.echo), try await MockServer(.echo)]
-        servers[0].onConnect(.stopReading)
+        servers[0].onOpen(.stopReading)
         let client = SocketClient.connecting(to: servers[0].endpoint, servers[1].endpoint)
         let body = ByteBuffer(repeating: 7, count: 1 << 20)
         let tasks = (0..<24).map { _ in client.dataTask(with: SocketRequest(type: 101, body: body)) }
@@ -363,7 +363,7 @@ import Tracing
     @Test func serverThatIsFullIsLeftAloneForAsLongAsItSays() async throws {
         let server = try await MockServer(.echo)
         let start = ContinuousClock.now
-        server.onConnect(.goAway(reason: "full", retryAfter: .milliseconds(400)).then(.close))
+        server.onOpen(.goAway(reason: "full", retryAfter: .milliseconds(400)).then(.close))
         let client = SocketClient.connecting(to: server.endpoint)
         let task = client.dataTask(with: SocketRequest(type: 101, isPatient: true))
         task.resume()

@@ -16,7 +16,7 @@ import Testing
 
     @Test func urgentCallOvertakesThoseThatWaitForASlowServer() async throws {
         let server = try await MockServer(.echo)
-        server.onConnect(.stopReading)
+        server.onOpen(.stopReading)
         let client = SocketClient.connecting(to: server.endpoint) { $0.socket.heartbeat = nil }
         try await eventually("ready") { if case .ready = client.state { true } else { false } }
         let body = ByteBuffer(repeating: 7, count: 16 << 20)

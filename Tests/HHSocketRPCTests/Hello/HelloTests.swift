@@ -191,7 +191,7 @@ import Testing
         let server = try await MockServer(.echo)
         server.acceptHello()
         let stray = MockServer.Reaction.frame(Frame(type: FrameType.hello, serial: FrameSerial.hello))
-        server.onConnect(stray)
+        server.onOpen(stray)
         server.on(101, .glued(stray, .echo, stray))
         let client = SocketClient.connecting(to: server.endpoint)
         for _ in 0..<3 { #expect(try await client.data(for: SocketRequest(type: 101, body: "hi")).string == "hi") }

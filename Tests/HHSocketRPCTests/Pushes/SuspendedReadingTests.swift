@@ -317,7 +317,7 @@ import Testing
     @Test(arguments: [true, false])
     func lostConnectionIsNoticedAndTheNextOneIsHeldUpToo(isReset: Bool) async throws {
         let server = try await self.server()
-        server.onConnect(number: 1, self.pushes(100..<103))
+        server.onOpen(number: 1, self.pushes(100..<103))
         let (client, events) = SocketClient.connectingWithEvents(to: server.endpoint)
         let pushes = client.pushes(buffering: .suspendReading(4))
         try await self.suspend(client)

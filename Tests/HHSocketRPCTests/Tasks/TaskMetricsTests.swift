@@ -95,7 +95,7 @@ import Testing
         // More than the kernels of both ends take while the peer does not read, and the maximum length of a frame.
         let length = 16 << 20
         let server = try await MockServer(.echo)
-        server.onConnect(.stopReading)
+        server.onOpen(.stopReading)
         server.on(102, .drop)
         let time = ManualTime()
         let body = ByteBuffer(repeating: 1, count: length)

@@ -53,8 +53,8 @@ import Testing
     enum Secrets: CaseIterable { case none, credentials, headers }
 
     @Test(arguments: Secrets.allCases) func secretsDoNotCrossOrigins(secrets: Secrets) async throws {
-        let target = try await MockBroker(webSocket: .init(path: "/other"))
-        let redirector = try await MockBroker(webSocket: .init())
+        let target = try await MockBroker(webSocket: "/other")
+        let redirector = try await MockBroker(webSocket: "/ws")
         redirector.onOpening(.redirect(to: target.url))
         var configuration = try STOMPClient.Configuration(url: redirector.url)
         let isAsked = Watched(false)
@@ -88,7 +88,7 @@ import Testing
     }
 
     @Test func secretsStayWithinARedirectOfOneOrigin() async throws {
-        let broker = try await MockBroker(webSocket: .init())
+        let broker = try await MockBroker(webSocket: "/ws")
         broker.onOpening(number: 0, .redirect(to: "/ws?again"))
         var configuration = try STOMPClient.Configuration(url: broker.url)
         configuration.credentials = { STOMPCredentials(login: "ann", passcode: "secret") }

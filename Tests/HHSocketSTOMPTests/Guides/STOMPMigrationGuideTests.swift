@@ -33,7 +33,7 @@ final class Chat: Sendable {
         var rules = MockBroker.Configuration()
         rules.logins = ["ann": "secret"]
         rules.virtualHosts = ["/"]
-        let broker = try await MockBroker(configuration: rules, webSocket: .init())
+        let broker = try await MockBroker(configuration: rules, webSocket: "/ws")
         let chat = try Chat(url: broker.url)
         let running = Task { try await chat.run() }
         #expect(try await broker.received(1, .send)[0].frame.body == ByteBuffer(string: "hello"))
@@ -41,7 +41,7 @@ final class Chat: Sendable {
     }
 
     @Test func orders() async throws {
-        let broker = try await MockBroker(webSocket: .init())
+        let broker = try await MockBroker(webSocket: "/ws")
         try await broker.publish("order 7", to: "/queue/orders")
         let client = STOMPClient(configuration: try .init(url: broker.url))
         client.connect()

@@ -268,7 +268,7 @@ final class STOMPWorld: @unchecked Sendable {
 
     // MARK: Events
 
-    private func happened(_ event: STOMPClient.Event) {
+    private func happened(_ event: STOMPEvent) {
         switch event {
         case .opened(let agreement):
             if self.agreement != nil { self.fail("opened, and not closed before") }

@@ -87,7 +87,7 @@ import Testing
         #expect(texts == ["one", "two"])
 
         let both = try await client.stream(for: SocketRequest(type: 1_012))
-        let serial = try await server.received(1, ofType: 1_012)[0].serial
+        let serial = try await server.received(1, ofType: 1_012)[0].frame.serial
         try await server.connection(0).perform(.item("by hand").withSerial(serial))
         try await both.send(ByteBuffer(string: "echo"))
         both.finish()
@@ -100,6 +100,7 @@ import Testing
         (.glued(.item("one"), .status(.database).withMetadata(["why": "disk"])), .database),
         (.stall, .timeout),
         (.glued(.item("one"), .stall), .timeout),
+        (.glued(.item("one"), .disconnect), .connectionLost),
         (.overrunStream, .protocolViolation),
         (.overrunConnection, .protocolViolation),
         (.dieInMidStream(afterItems: 3), .connectionLost),
@@ -138,8 +139,8 @@ import Testing
         let client = SocketClient(configuration: .init(servers: [server.endpoint, other.endpoint]))
         client.connect()
         _ = try await client.data(for: SocketRequest(type: 101))
-        server.onAnyOther(.draining)
-        await server.sendGoAway(retryAfter: .seconds(2))
+        server.onAnyOther(.status(.draining))
+        await server.perform(.goAway(retryAfter: .seconds(2)))
         #expect(try await client.data(for: SocketRequest(type: 101)).endpoint == other.endpoint)
         await client.close()
     }
@@ -151,12 +152,12 @@ import Testing
         .echo.dribbled(), .echo.dribbled(bytes: 3, every: .milliseconds(5)),
         .glued(.push(2001, "news"), .ping(), .echo),
         .echo.held(until: 3, release: .reversed), .echo.held(until: 3, release: .shuffled),
-        .echo.twice(),
+        .echo.times(2),
         .echo.withSerial(4_000_000),
         .answer("?", status: Status(rawValue: 299)),
         .echo.corrupted(),
         .echo.announcing(length: .max),
-        .echo.cut(after: 10).then(.close), .echo.cut(after: 10).then(.reset),
+        .echo.cut(after: 10).then(.disconnect), .echo.cut(after: 10).then(.reset),
         .halfClose,
         .goSilent, .wakeUp,
         .stopReading,
@@ -166,18 +167,18 @@ import Testing
 
     private static let whatCanGoWrongWithOpenings: [MockOpening] = [
         .refuse(status: 401), .refuse(status: 503, headers: ["Retry-After": "1"]),
-        .redirect(to: "/elsewhere"),
-        .wrongAccept,
+        .refuse(status: 302, headers: ["Location": "/elsewhere"]),
+        .accept.with("Sec-WebSocket-Accept", "another"),
         .accept.without("Upgrade"),
         .accept.with("Sec-WebSocket-Protocol", "chat.v3"),
         .accept.with("Sec-WebSocket-Extensions", "x-unknown"),
         .accept.adding("Sec-WebSocket-Accept", "another"),
-        .silence,
+        .drop,
         .accept.delayed(by: .seconds(2)),
         .accept.dribbled(every: .milliseconds(5)),
-        .accept.cut(after: 20).then(.close), .accept.cut(after: 20).then(.reset),
+        .accept.cut(after: 20).then(.disconnect), .accept.cut(after: 20).then(.reset),
         .respond { $0.header("Authorization") == nil ? .refuse(status: 401) : .accept },
-        .raw("SSH-2.0-OpenSSH_9.2\r\n"),
+        .raw("SSH-2.0-OpenSSH_9.2\r\n".utf8),
     ]
 
     private static let whatCanGoWrongWithMessages: [MockWebSocketServer.Reaction] = [
@@ -185,14 +186,14 @@ import Testing
         .echo.dribbled(),
         .frame(.text("part").unfinished()),
         .frame(.text("x").masked()),
-        .frame(.text("x").reserving(bits: 4)), .frame(WebSocketFrame(.init(rawValue: 3))),
-        .frame(.text("x").measured(in: .bits64)),
-        .frame(.binary([]).announcing(length: .max)),
+        .raw([0xC1, 0x01, 0x78]), .frame(WebSocketFrame(.reserved(3))),
+        .raw([0x81, 0x7E, 0x00, 0x01, 0x78]),
+        .raw([0x82, 0x7F] + [UInt8](repeating: 0xFF, count: 8)),
         .frame(.ping().unfinished()),
-        .frame(.continuation("x")),
+        .frame(WebSocketFrame(.continuation, ByteBuffer(string: "x"))),
         .frame(WebSocketFrame(.text, ByteBuffer(bytes: [0xFF]))),
         .close(code: 1005),
-        .frame(.close(payload: ByteBuffer(bytes: [3]))),
+        .frame(WebSocketFrame(.close, ByteBuffer(bytes: [3]))),
         .echo.compressed(),
         .frame(.deflateBomb(inflatingTo: 64 << 20)),
         .glued(.text("before"), .frame(.text("x").masked())),
@@ -245,8 +246,8 @@ import Testing
 
     @Test func messagesAndTheirRecord() async throws {
         let server = try await MockWebSocketServer(.echo, path: "/chat", subprotocols: ["chat.v2"])
-        server.on(text: "how are you?", .text("fine"))
-        server.once(text: "help", .close(code: 1012, reason: "restart"))
+        server.on("how are you?", .text("fine"))
+        server.once("help", .close(code: 1012, reason: "restart"))
         server.onOpen(.text("welcome"))
 
         var configuration = try WebSocketLink.Configuration(url: server.url)
@@ -402,7 +403,7 @@ import Testing
 
     @Test func honestClientsAreServedBesidesFramesThatNeverEnd() async throws {
         let beginning = ByteBuffer(repeating: 0x61, count: 512 << 10)
-        let slowFrame = HostileClient.Act.request(101, serial: 50, beginning)
+        let slowFrame = HostileClient.Act.frame(Frame(type: 101, serial: 50, payload: beginning))
             .announcing(length: 1 << 20)
             .then(.keepSending(.raw([0x61]), every: .seconds(1)))
         var attackers: [HostileClient] = []
@@ -427,7 +428,7 @@ import Testing
         broker.once(.subscribe, .error("no permission").then(.disconnect))
         try await broker.publish("hello", to: "/queue/greetings", headers: ["content-type": "text/plain"])
         #expect(broker.messages(in: "/queue/greetings").map { String(buffer: $0.body) } == ["hello"])
-        await broker.perform(.endsOfLines())  // a heart-beat, to everybody
+        await broker.perform(.raw("\n".utf8))  // a heart-beat, to everybody
 
         let client = try await RawSTOMPClient(to: broker.endpoint, version: .v1_2)
         try await client.send("SUBSCRIBE\nid:1\ndestination:/queue/greetings\nreceipt:1\n\n\0")
@@ -452,7 +453,7 @@ import Testing
         (.receipt, "RECEIPT\nreceipt-id:r\n\n\0"),
         (.error("no permission"), "ERROR\nmessage:no permission\nreceipt-id:r\n\n\0"),
         (.error("no permission").then(.disconnect), "ERROR\nmessage:no permission\nreceipt-id:r\n\n\0"),
-        (.respond { $0.headers["destination"] == "/queue/a" ? .drop : .handle }, nil),
+        (.respond { $0.frame.headers["destination"] == "/queue/a" ? .drop : .handle }, nil),
         (.frame(STOMPFrame(.receipt, ["receipt-id": "unknown"])), "RECEIPT\nreceipt-id:unknown\n\n\0"),
         (
             .frame(STOMPFrame(.receipt, ["receipt-id": "1"])).times(2),
@@ -460,7 +461,7 @@ import Testing
         ),
         (.frame(STOMPFrame(.error, ["message": "slow"])).dribbled(), "ERROR\nmessage:slow\n\n\0"),
         (.frame(STOMPFrame(.error)).cut(after: 5).then(.disconnect), "ERROR"),
-        (.raw("MESSAGE\nno colon\n\n\0"), "MESSAGE\nno colon\n\n\0"),
+        (.raw("MESSAGE\nno colon\n\n\0".utf8), "MESSAGE\nno colon\n\n\0"),
         (.handle.then(.disconnect), "RECEIPT\nreceipt-id:r\n\n\0"),
     ]
 

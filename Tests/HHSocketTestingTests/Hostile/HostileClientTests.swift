@@ -42,7 +42,7 @@ import Testing
 
     @Test func distinguishesAServerThatTakesNothingFromOneThatIsGone() async throws {
         let server = try await MockServer(.echo)
-        server.onConnect(number: 0, .stopReading)
+        server.onOpen(number: 0, .stopReading)
         let flood = HostileClient.Act.request(101, serial: 50, ByteBuffer(repeating: 1, count: 64 << 20))
         let stalled = try await HostileClient(to: server.endpoint)
         #expect(await stalled.perform(flood, within: .milliseconds(100)) == .stalled)

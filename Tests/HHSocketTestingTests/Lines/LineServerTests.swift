@@ -30,11 +30,11 @@ import Testing
 
     @Test func rulesAreChosenByTextThenByOrder() async throws {
         let server = try await LineServer(.echo)
-        server.on(text: "a", .line("always"))
-        server.once(text: "a", .line("first"))
-        server.once(text: "a", .line("second"))
+        server.on("a", .line("always"))
+        server.once("a", .line("first"))
+        server.once("a", .line("second"))
         server.once(.line("other"))
-        server.on(text: "who", .respond { .line("connection \($0.connection)") })
+        server.on("who", .respond { .line("connection \($0.connection)") })
         let link = self.link(to: server)
         for text in ["a", "a", "a", "b", "b", "who"] { link.send(text, completion: nil) }
         link.send(ByteBuffer(bytes: [0xFF]), completion: nil)
@@ -65,7 +65,7 @@ import Testing
 
     @Test func silentServerReadsNothing() async throws {
         let server = try await LineServer(.echo)
-        server.on(text: "sleep", .goSilent)
+        server.on("sleep", .goSilent)
         let link = self.link(to: server)
         link.send("sleep", completion: nil)
         try await server.received(1)

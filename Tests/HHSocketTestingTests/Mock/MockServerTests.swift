@@ -166,7 +166,7 @@ private func response(_ type: UInt32, _ serial: UInt32, _ body: String = "", sta
 
     @Test func heldRequestsAreAnsweredInTheOrderThatWasAskedFor() async throws {
         for (order, expected) in [
-            (MockServer.ReleaseOrder.inOrder, [50, 51, 52, 53]), (.reversed, [53, 52, 51, 50]),
+            (MockReleaseOrder.inOrder, [50, 51, 52, 53]), (.reversed, [53, 52, 51, 50]),
         ] {
             let server = try await MockServer(.echo.held(until: 4, release: order))
             let client = try await HostileClient(to: server.endpoint)
@@ -229,7 +229,7 @@ private func response(_ type: UInt32, _ serial: UInt32, _ body: String = "", sta
 
     @Test func stopsReadingAndStillPushes() async throws {
         let server = try await MockServer(.echo)
-        server.onConnect(number: 0, .stopReading)
+        server.onOpen(number: 0, .stopReading)
         let client = try await HostileClient(to: server.endpoint)
         await client.perform(.request(101, serial: 50))
         try await server.connection(0).perform(.push(2_001, "news"))

@@ -250,7 +250,7 @@ import Testing
     }
 
     @Test func speaksOverWebSocketInAMessageForEachFrame() async throws {
-        let broker = try await MockBroker(webSocket: .init())
+        let broker = try await MockBroker(webSocket: "/ws")
         #expect(broker.url == "ws://127.0.0.1:\(broker.endpoint.port)/ws")
         let (client, subprotocol) = try await self.client(to: broker)
         #expect(subprotocol == "v12.stomp")
@@ -270,7 +270,7 @@ import Testing
     }
 
     @Test func answersOverWebSocketAreText() async throws {
-        let broker = try await MockBroker(webSocket: .init(path: "/stomp"))
+        let broker = try await MockBroker(webSocket: "/stomp")
         let (client, _) = try await self.client(to: broker)
         await client.perform(.text("CONNECT\naccept-version:1.2\nhost:/\n\n\0"))
         #expect(try await client.message().text?.hasSuffix("\n\n\0") == true)
@@ -290,7 +290,7 @@ import Testing
         var webSocket = MockBroker.WebSocket()
         webSocket.sendsText = false
         webSocket.messageLength = 10
-        let broker = try await MockBroker(webSocket: webSocket)
+        let broker = try await MockBroker(carriedBy: webSocket)
         let (client, _) = try await self.client(to: broker)
         await client.perform(.text("CONNECT\naccept-version:1.2\nhost:/\n\n\0"))
         try await broker.received(1, .connect)
@@ -310,7 +310,7 @@ import Testing
     @Test func openingIsScripted() async throws {
         var configuration = MockBroker.Configuration()
         configuration.versions = [.v1_0, .v1_1]
-        let broker = try await MockBroker(configuration: configuration, webSocket: .init())
+        let broker = try await MockBroker(configuration: configuration, webSocket: "/ws")
         broker.onOpening(number: 0, .refuse(status: 503))
         let refused = try await HostileClient(to: broker.endpoint, opensWebSocket: false)
         await refused.perform(.opening())

@@ -11,11 +11,11 @@ import Testing
 
     @Test func rulesAreChosenByTextThenByOrder() async throws {
         let server = try await MockWebSocketServer(.echo)
-        server.on(text: "a", .text("always"))
-        server.once(text: "a", .text("first"))
-        server.once(text: "a", .text("second"))
+        server.on("a", .text("always"))
+        server.once("a", .text("first"))
+        server.once("a", .text("second"))
         server.once(.binary([1]))
-        server.on(text: "who", .respond { .text("connection \($0.connection)") })
+        server.on("who", .respond { .text("connection \($0.connection)") })
         let client = try await HostileClient(to: server.endpoint)
         for text in ["a", "a", "a", "b", "b", "who"] { await client.perform(.text(text)) }
         await client.perform(.binary([7]))
@@ -74,11 +74,11 @@ import Testing
 
     @Test func adverbsApplyToFrames() async throws {
         let server = try await MockWebSocketServer()
-        server.on(text: "pieces", .echo.fragmented(length: 2).dribbled(bytes: 3))
-        server.on(text: "twice", .echo.twice())
-        server.on(text: "held", .echo.held(until: 2, release: .reversed))
-        server.on(text: "compressed", .echo.compressed())
-        server.on(text: "cut", .echo.cut(after: 2).then(.disconnect))
+        server.on("pieces", .echo.fragmented(length: 2).dribbled(bytes: 3))
+        server.on("twice", .echo.twice())
+        server.on("held", .echo.held(until: 2, release: .reversed))
+        server.on("compressed", .echo.compressed())
+        server.on("cut", .echo.cut(after: 2).then(.disconnect))
         let client = try await HostileClient(to: server.endpoint)
         await client.perform(.text("pieces"))
         #expect(try await client.message().text == "pieces")
@@ -235,7 +235,7 @@ import Testing
     @Test(arguments: formats) func framesOfEveryFormatAreCarried(format: WireFormat) async throws {
         let server = try await MockServer(.echo, format: format, webSocket: "/rpc")
         #expect(server.endpoint.isWebSocket)
-        server.onConnect(.push(2_001, "news"))
+        server.onOpen(.push(2_001, "news"))
         let client = try await HostileClient(to: server.endpoint, format: format)
         #expect(try await client.response().payload == ByteBuffer(string: "news"))
         await client.perform(.request(101, serial: 50, "hi").dribbled())

@@ -107,7 +107,7 @@ import Testing
     @Test(arguments: kinds) func serverThatSpeaksFirstLosesNothing(kind: Proxy.Kind) async throws {
         let server = try await MockServer(.echo)
         let push = Frame(type: 2_001, serial: 1, payload: ByteBuffer(string: "news"))
-        server.onConnect(.glued(.ping(serial: 5), .frame(push)))
+        server.onOpen(.glued(.ping(serial: 5), .frame(push)))
         let proxy = try await TestProxy(kind) { $0.waitsForTheServer = true }
         let socket = Socket(configuration: self.configuration(server.endpoint, proxy.proxy()))
         let recorder = Recorder()
@@ -120,7 +120,7 @@ import Testing
 
     @Test(arguments: kinds) func lostConnectionsComeBackThroughTheProxy(kind: Proxy.Kind) async throws {
         let server = try await MockServer(.echo)
-        server.onConnect(number: 0, .close)
+        server.onOpen(number: 0, .close)
         let proxy = try await TestProxy(kind)
         let socket = Socket(configuration: self.configuration(server.endpoint, proxy.proxy()))
         let events = socket.events
@@ -215,7 +215,7 @@ import Testing
 
     @Test(arguments: kinds) func serverThatIsNoProxyIsReported(kind: Proxy.Kind) async throws {
         let stranger = try await MockServer(.drop)
-        stranger.onConnect(.raw(Array("SSH-2.0-OpenSSH_9.2\r\n".utf8)))
+        stranger.onOpen(.raw(Array("SSH-2.0-OpenSSH_9.2\r\n".utf8)))
         let (host, port) = (stranger.endpoint.host, stranger.endpoint.port)
         let proxy = kind == .http ? Proxy.http(host: host, port: port) : Proxy.socks5(host: host, port: port)
         let server = Endpoint(host: "db.invalid", port: 7_000)

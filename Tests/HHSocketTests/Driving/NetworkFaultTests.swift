@@ -89,7 +89,7 @@ import Darwin
 
     @Test func peerThatShutsItsSideDownIsLeft() async throws {
         let server = try await MockServer(.echo)
-        server.onConnect(number: 0, .halfClose)
+        server.onOpen(number: 0, .halfClose)
         let socket = Socket(configuration: self.configuration([server.endpoint]))
         let events = socket.events
         socket.connect()
@@ -109,7 +109,7 @@ import Darwin
         let frames = (50..<550 as Range<UInt32>).map {
             MockServer.Reaction.frame(Frame(type: 16, serial: $0, payload: payload))
         }
-        server.onConnect(number: 0, .glued(frames).then(end))
+        server.onOpen(number: 0, .glued(frames).then(end))
         let socket = Socket(configuration: self.configuration([server.endpoint]))
         let recorder = Recorder()
         socket.delegate = recorder
@@ -138,7 +138,7 @@ import Darwin
     @Test(arguments: [MockServer.Reaction.close, .reset, .halfClose])
     func listenerThatAcceptsAndEndsAtOnceIsNotMetByATightLoop(end: MockServer.Reaction) async throws {
         let server = try await MockServer(.drop)
-        server.onConnect(end)
+        server.onOpen(end)
         var configuration = self.configuration([server.endpoint])
         // The policy with the shortest waits.
         configuration.backoff = .immediate

@@ -69,7 +69,7 @@ import Testing
 
     @Test func connectionThatIsLostComesBackAndOneThatIsClosedDoesNot() async throws {
         let server = try await MockServer()
-        for number in 0..<3 { server.onConnect(number: number, .close) }
+        for number in 0..<3 { server.onOpen(number: number, .close) }
         let socket = Socket(configuration: self.configuration(server.endpoint))
         let events = socket.events
         socket.connect()
@@ -89,7 +89,7 @@ import Testing
         let server = try await MockServer(.drop)
         // For each connection, since the first may be another process's: on a busy machine the port may just have
         // changed owners.
-        server.onConnect(.stopReading)
+        server.onOpen(.stopReading)
         var configuration = self.configuration(server.endpoint)
         configuration.writeStallTimeout = .milliseconds(300)
         // More than the kernels take; otherwise waiting frames would be sent.

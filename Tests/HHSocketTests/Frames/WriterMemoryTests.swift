@@ -16,7 +16,7 @@ import Testing
     /// The growth of the process once all frames of the writer were taken, or the writer waits.
     private static func growth(highWaterMark: Int) async throws -> (bytes: Int, isWaiting: Bool) {
         let server = try await MockServer(.drop)
-        server.onConnect(.stopReading)
+        server.onOpen(.stopReading)
         var configuration = SocketConfiguration(servers: [server.endpoint])
         configuration.writePolicy = WritePolicy(highWaterMark: highWaterMark)
         configuration.maximumQueuedBytes = .max

@@ -34,7 +34,7 @@ import Testing
     /// Starts a server that reads nothing before it is woken.
     private func sleepingServer() async throws -> MockServer {
         let server = try await MockServer(.drop)
-        server.onConnect(.stopReading)
+        server.onOpen(.stopReading)
         return server
     }
 
@@ -195,7 +195,7 @@ import Testing
 
     @Test func writerWaitingForRoomContinuesOnTheNextConnectionIfAllowed() async throws {
         let server = try await self.sleepingServer()
-        server.onConnect(number: 1, .drop)
+        server.onOpen(number: 1, .drop)
         let socket = self.socket(server, WritePolicy(highWaterMark: 1_000, whenNotReady: .wait)) {
             $0.writeStallTimeout = .milliseconds(300)
         }

@@ -80,7 +80,7 @@ import Testing
         #expect(try silence(3, background) == Silence(pings: [], death: 76))
 
         #expect(policies[4] == nil)
-        server.onConnect(.ping(serial: 5))
+        server.onOpen(.ping(serial: 5))
         let socket = Socket(configuration: configuration.made[4])
         socket.connect()
         let answer = try await server.received(1)[0].frame

@@ -118,7 +118,7 @@ import Testing
 
     @Test func serverWhosePingsWeExpectIsAnsweredAndKept() async throws {
         let server = try await MockServer(.echo)
-        server.onConnect(.ping(serial: 5).delayed(by: .milliseconds(20)).times(5))
+        server.onOpen(.ping(serial: 5).delayed(by: .milliseconds(20)).times(5))
         let policy = HeartbeatPolicy(
             interval: .milliseconds(20),
             replyTimeout: .seconds(30),

@@ -142,7 +142,7 @@ final class ClientEvents: Sendable {
 }
 
 extension ClientEvents.Seen {
-    fileprivate mutating func add(_ event: STOMPClient.Event) {
+    fileprivate mutating func add(_ event: STOMPEvent) {
         switch event {
         case .opened(let agreement): self.agreements.append(agreement)
         case .closed(let error): self.ends.append(error)

@@ -23,7 +23,7 @@ import Testing
     }
 
     @Test(arguments: [
-        MockServer.Reaction.drop, .echo.late(), .echo.cut(after: 10).then(.reset), .echo.corrupted(), .close,
+        MockServer.Reaction.drop, .echo.late(), .echo.cut(after: 10).then(.reset), .echo.corrupted(), .disconnect,
     ])
     func thereIsAnAnswerWhateverTheServerDoes(reaction: MockServer.Reaction) async throws {
         let server = try await MockServer(reaction)

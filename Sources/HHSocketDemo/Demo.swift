@@ -229,13 +229,13 @@ package struct Demo {
         let request = SocketRequest(type: Self.minute, timeout: Self.patience)
         let task = client.dataTask(with: request) { continuation.yield($0) }
         task.resume()
-        try await self.until("the request did not arrive") { $0.requests == before.requests + 1 }
+        try await self.until("the request did not arrive") { $0[.requests] == before[.requests] + 1 }
         task.cancel()
         var iterator = results.makeAsyncIterator()
         guard case .failure(let error)? = await iterator.next(), error.code == .cancelled else {
             throw Unexpected(description: "it did not end as cancelled")
         }
-        try await self.until("the server was not notified") { $0.cancelledRequests == before.cancelledRequests + 1 }
+        try await self.until("the server was not notified") { $0[.cancelledRequests] == before[.cancelledRequests] + 1 }
     }
 
     private func timedOutCall(_ client: SocketClient) async throws {
@@ -246,7 +246,7 @@ package struct Demo {
             )
         }
         try Self.expect(error?.code == .timeout, "it ended with \(error.map(String.init(describing:)) ?? "an answer")")
-        try await self.until("the server was not notified") { $0.cancelledRequests == before.cancelledRequests + 1 }
+        try await self.until("the server was not notified") { $0[.cancelledRequests] == before[.cancelledRequests] + 1 }
     }
 
     private func failover(_ client: SocketClient, to next: Endpoint) async throws {
@@ -257,7 +257,7 @@ package struct Demo {
                 try await client.data(for: SocketRequest(type: Self.minute, timeout: Self.patience))
             }
         }
-        try await self.until("the request did not arrive") { $0.requests == before.requests + 1 }
+        try await self.until("the request did not arrive") { $0[.requests] == before[.requests] + 1 }
         await self.first.shutdown(gracePeriod: .zero)
         let error = await inFlight.value
         try Self.expect(

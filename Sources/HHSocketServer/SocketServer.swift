@@ -537,7 +537,7 @@ public final class SocketServer: Service {
     /// Sends a push (in the standard format serial 1, status 200) to every connection.
     ///
     /// The frame is encoded once for each listener's format. A client for which ``ServerLimits/maximumWaitingPushes``
-    /// or ``ServerLimits/maximumWaitingPushBytes`` already wait does not get it; ``ServerStatistics/pushesDropped``
+    /// or ``ServerLimits/maximumWaitingPushBytes`` already wait does not get it; ``ServerCounter/pushesDropped``
     /// counts such pushes.
     ///
     /// - Parameters:

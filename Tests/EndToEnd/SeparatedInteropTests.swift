@@ -160,7 +160,7 @@ import Testing
             #expect((refusal.type, refusal.serial, refusal.status) == (100, 50, .illegalFormat))
             let answer = try await client.response()
             #expect((answer.serial, answer.status, answer.payload) == (51, .ok, ByteBuffer(string: "hello")))
-            try await eventually("the count") { server.statistics.illegalRequests == 1 }
+            try await eventually("the count") { server.statistics[.illegalRequests] == 1 }
         }
     }
 
@@ -176,7 +176,7 @@ import Testing
             #expect((refusal.type, refusal.serial, refusal.status) == (100, 50, .illegalFormat))
             let answer = try await client.response()
             #expect((answer.serial, answer.status, answer.payload) == (51, .ok, ByteBuffer(string: "hello")))
-            try await eventually("the count") { server.statistics.illegalRequests == 1 }
+            try await eventually("the count") { server.statistics[.illegalRequests] == 1 }
         }
     }
 }

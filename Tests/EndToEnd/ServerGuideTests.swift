@@ -364,7 +364,7 @@ actor Shop {
                 let answer = try await client.data(for: reservation)
                 #expect(answer.status == .ok)
             }
-            #expect(server.statistics.idempotentRepeats == 1)
+            #expect(server.statistics[.idempotentRepeats] == 1)
         }
     }
 

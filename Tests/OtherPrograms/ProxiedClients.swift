@@ -62,7 +62,7 @@ enum ProxiedClients {
                     for client in clients { _ = try await Self.addressSeen(by: client) }
                 }
                 for server in servers {
-                    #expect(server.statistics.proxyHeaderFailures == 0 && server.statistics.protocolErrors == 0)
+                    #expect(server.statistics[.proxyHeaderFailures] == 0 && server.statistics[.protocolErrors] == 0)
                 }
                 withExtendedLifetime(clients) {}
             }

@@ -99,11 +99,11 @@ private final class Ledger: Sendable {
         print(
             """
             \(rounds) rounds, seed \(seed): \(promised.count) messages promised, \(ledger.lines.count) run, \(cutter.cuts) \
-            connections cut, \(server.statistics.idempotentRepeats) repeats answered from its memory; at most \
+            connections cut, \(server.statistics[.idempotentRepeats]) repeats answered from its memory; at most \
             \(sizes.max() ?? 0) were left for the next process, in \(sizes.filter { $0 > 0 }.count) of \(sizes.count) starts some
             """
         )
-        let repeats = Int(server.statistics.idempotentRepeats)
+        let repeats = Int(server.statistics[.idempotentRepeats])
         await server.shutdown(gracePeriod: .zero)
         return (promised, ledger.lines, repeats)
     }

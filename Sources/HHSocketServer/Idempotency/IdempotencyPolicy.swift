@@ -29,7 +29,7 @@ public struct IdempotencyPolicy: Hashable, Sendable {
     /// gets further addresses more easily than further accounts.
     package var addressShare = 1.0 / 64
     /// The largest cost of an answer that is kept, in bytes; never more than its owner's share.
-    /// ``ServerStatistics/idempotentAnswersTooLarge`` counts larger ones.
+    /// ``ServerCounter/idempotentAnswersTooLarge`` counts larger ones.
     package var maximumAnswerBytes = 1 << 20
 
     package init() {}

@@ -34,7 +34,7 @@ public struct ServerListener: Sendable {
     /// and take a part of the connections.
     public var listeningSockets = 1
     /// The layout of frames. In a format whose responses have no status, errors cannot be sent: such answers are
-    /// dropped, and counted in ``ServerStatistics/errorsNotSent``.
+    /// dropped, and counted in ``ServerCounter/errorsNotSent``.
     public var wireFormat: WireFormat
     /// The values of the format's custom response fields, by name, in pushes and pings, and in answers where the
     /// request has no field of that name.

@@ -50,7 +50,7 @@ public enum Admission: Hashable, Sendable {
 /// handler (401), that are too long (301) or not allowed by the protocol (303), and that arrive during a shutdown
 /// (504).
 ///
-/// Answers that were kept for an idempotency key are not refusals; ``ServerStatistics/idempotentRepeats`` counts them.
+/// Answers that were kept for an idempotency key are not refusals; ``ServerCounter/idempotentRepeats`` counts them.
 /// Requests that time out while their handler runs are no refusals either: middleware sees them.
 public protocol RefusalObserver: RouterLayer {
     /// A request has been refused. Called on the connection's event loop, or in the request's task; it must not block.

@@ -20,7 +20,7 @@ public struct ConnectionPolicy: Sendable {
     /// Decides on a client that has connected, after TLS and before its first byte. Nil, the default: all are admitted.
     ///
     /// A refused client receives a go-away, where the format has one, and is closed; one that opens a WebSocket of
-    /// messages is answered 403. ``ServerStatistics/connectionsRefusedByAdmission`` counts it.
+    /// messages is answered 403. ``ServerCounter/connectionsRefusedByAdmission`` counts it.
     public var admit: (@Sendable (ConnectingClient) -> ConnectionAdmission)?
     /// Called when a client has connected and is admitted, before its first request. Its identity is known if ``admit``
     /// returned one.

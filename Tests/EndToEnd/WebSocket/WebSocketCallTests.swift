@@ -291,7 +291,7 @@ import Testing
                 try await self.echo(client)
                 await first.shutdown()
                 try await self.echo(client)
-                #expect(second.statistics.requests == 1)
+                #expect(second.statistics[.requests] == 1)
                 await client.close()
             }
         }

@@ -49,7 +49,7 @@ private func makeRouter() -> Router {
             #expect((answer.type, answer.serial) == (FrameType.hello, FrameSerial.hello))
             #expect(answer.status == .illegalLength)
             try await client.ended()
-            #expect(server.statistics.protocolErrors == 1)
+            #expect(server.statistics[.protocolErrors] == 1)
             // A hello of the greatest length.
             let polite = try await Greeter(server)
             var long = WireHello.all
@@ -90,7 +90,7 @@ private func makeRouter() -> Router {
             #expect(status == .overloaded)
             #expect((1_000...5_000).contains(notice.retryAfter))
             try await late.ended()
-            #expect(server.statistics.authenticationsRefused == 1)
+            #expect(server.statistics[.authenticationsRefused] == 1)
             release.open()
             for (number, client) in clients.enumerated() {
                 #expect(try await client.response().status == .ok)
@@ -114,7 +114,7 @@ private func makeRouter() -> Router {
             for number in 1...20 {
                 let client = try await HostileClient.connect(to: server.address)
                 // A client that is accepted late would wait behind the next ones.
-                try await eventually("client \(number)") { server.statistics.connectionsAccepted == number }
+                try await eventually("client \(number)") { server.statistics[.connectionsAccepted] == number }
                 await client.perform(try Self.hello().then(.reset))
             }
             try await eventually("the end of all clients") { server.connectionCount == 0 }
@@ -182,7 +182,7 @@ private func makeRouter() -> Router {
             #expect(answer.status == 503)
             #expect((1...5).contains(answer.header("Retry-After").flatMap { Int($0) } ?? 0))
             try await late.ended()
-            #expect(server.statistics.authenticationsRefused == 1)
+            #expect(server.statistics[.authenticationsRefused] == 1)
             release.open()
             for client in clients { #expect(try await client.opening().status == 101) }
         }

@@ -40,7 +40,7 @@ import Testing
             await client.perform(.startReading)
             _ = try await client.responses(serials.count)
             await time.advance(by: .seconds(100))
-            #expect(server.statistics.readStalls == 0)
+            #expect(server.statistics[.readStalls] == 0)
             await client.perform(.ping())
             _ = try await client.response()
         }

@@ -86,7 +86,7 @@ private func connect(_ count: Int, to server: SocketServer, tls: ClientTLS? = ni
             #expect(server.addresses.count == 1)
             let port = try #require(server.address).port
             for _ in 0..<50 { try await HostileClient.connect(to: server.address).expectEcho() }
-            #expect(server.statistics.connectionsAccepted == 50)
+            #expect(server.statistics[.connectionsAccepted] == 50)
             // A single socket still finds the port in use.
             let other = SocketServer(configuration: .init(port: port), router: makeRouter())
             let error = await #expect(throws: SocketError.self) { try await other.start() }
@@ -114,8 +114,8 @@ private func connect(_ count: Int, to server: SocketServer, tls: ClientTLS? = ni
             let count = effort < 1 ? 100 : 400
             let clients = try await connect(count, to: server, tls: try trusting())
             print("\(count) TLS clients: \(ContinuousClock.now - begun)")
-            #expect(server.statistics.connectionsAccepted == count)
-            #expect(server.statistics.tlsFailures == 0)
+            #expect(server.statistics[.connectionsAccepted] == count)
+            #expect(server.statistics[.tlsFailures] == 0)
             withExtendedLifetime(clients) {}
         }
     }
@@ -125,7 +125,7 @@ private func connect(_ count: Int, to server: SocketServer, tls: ClientTLS? = ni
             var silent: [HostileClient] = []
             for _ in 0..<8 { silent.append(try await HostileClient.connect(to: server.address)) }
             for _ in 0..<4 { try await HostileClient.connect(to: server.address, tls: try trusting()).expectEcho() }
-            #expect(server.statistics.tlsFailures == 0)
+            #expect(server.statistics[.tlsFailures] == 0)
             for client in silent { await client.perform(.reset) }
         }
     }
@@ -170,7 +170,7 @@ private func connect(_ count: Int, to server: SocketServer, tls: ClientTLS? = ni
             let few = ConnectionQuota.maximumRefusalsOverTLS
             var clients: [HostileClient] = []
             for _ in 0..<(few + 20) { clients.append(try await HostileClient.connect(to: server.address)) }
-            try await eventually("the refusals") { server.statistics.connectionsRefused == few + 21 }
+            try await eventually("the refusals") { server.statistics[.connectionsRefused] == few + 21 }
             let waiting = clients.map { client in
                 Task {
                     if (try? await client.ended()) != nil { ended.withLockedValue { $0 += 1 } }
@@ -250,14 +250,14 @@ private func whileThereAreFewDescriptors(_ server: SocketServer) throws {
     let margin = DescriptorLimit.margin(of: 2_048)
     var taken: [CInt] = []
     while let free = DescriptorLimit.free, free > margin { taken.append(dup(0)) }
-    #expect(server.statistics.acceptFailures == 0 && !taken.contains(-1))
+    #expect(server.statistics[.acceptFailures] == 0 && !taken.contains(-1))
     let start = ContinuousClock.now
     let newcomer = try BlockingClient(port: port)
     try newcomer.send(request)
     #expect(try newcomer.receive(answer.count) == answer)
-    while server.statistics.silentEvictions == 0, start.duration(to: .now) < patience { usleep(2_000) }
-    #expect(server.statistics.silentEvictions > 0)
-    #expect(server.statistics.acceptFailures > 0)
+    while server.statistics[.silentEvictions] == 0, start.duration(to: .now) < patience { usleep(2_000) }
+    #expect(server.statistics[.silentEvictions] > 0)
+    #expect(server.statistics[.acceptFailures] > 0)
     // The spare descriptors were given back before the last was taken.
     #expect(try #require(DescriptorLimit.free) > margin)
     for descriptor in taken { close(descriptor) }

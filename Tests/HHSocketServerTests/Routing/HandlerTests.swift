@@ -44,7 +44,7 @@ private enum Room: ServerSessionKey {
                 let answer = try await client.response()
                 #expect((answer.status, answer.payload) == (.unknown, ByteBuffer()))
             }
-            #expect(server.statistics.handlerErrors == 2)
+            #expect(server.statistics[.handlerErrors] == 2)
             // The log is written on a separate thread.
             try await eventually("two lines") { log.entries.count { $0.level == .error } == 2 }
             let errors = log.entries.filter { $0.level == .error }
@@ -105,7 +105,7 @@ private enum Room: ServerSessionKey {
             }
             // A request that waits for a thread is cancelled, and never runs.
             await client.perform(.cancel(59))
-            try await eventually("the cancel") { server.statistics.cancelledRequests == 1 }
+            try await eventually("the cancel") { server.statistics[.cancelledRequests] == 1 }
             release.signal()
             let answers = try await client.responses(9)
             #expect(Set(answers.map(\.serial)) == Set(50..<59))
@@ -152,9 +152,9 @@ private enum Room: ServerSessionKey {
             ] as [(UInt32, UInt32)] {
                 await client.perform(.request(type, serial: serial))
             }
-            try await eventually("ten requests") { server.statistics.requests == 10 }
+            try await eventually("ten requests") { server.statistics[.requests] == 10 }
             await client.perform(.cancel(55))
-            try await eventually("the cancel") { server.statistics.cancelledRequests == 1 }
+            try await eventually("the cancel") { server.statistics[.cancelledRequests] == 1 }
             release.open()
             let answers = try await client.responses(9)
             #expect(answers.map(\.serial) == [50, 51, 52, 53, 54, 54, 56, 57, 58])

@@ -250,7 +250,7 @@ private let path: Router.Handler = { _, context in
             #expect(try await clients[0].response().status == .overloaded)
             await clients[0].perform(.request(101, serial: 52))
             try await eventually("one of the other type") { server.requestsInFlight == 3 }
-            #expect(server.statistics.overloadsOfType == 1 && server.statistics.overloads == 1)
+            #expect(server.statistics[.overloadsOfType] == 1 && server.statistics[.overloads] == 1)
             release.open()
             _ = try await clients[0].responses(2)
             _ = try await clients[1].response()

@@ -78,7 +78,7 @@ private enum Room: ServerSessionKey { typealias Value = String }
                 await fourth.perform(.cancel(serial))
             }
             try await self.events.wait("the end of the fourth") { $0.count == 8 }
-            #expect(server.statistics.cancelFloods == 1)
+            #expect(server.statistics[.cancelFloods] == 1)
             let fifth = try await self.signedIn(server, as: "leo")
             await server.shutdown(gracePeriod: .zero)
             try await fifth.ended()
@@ -162,7 +162,7 @@ private enum Room: ServerSessionKey { typealias Value = String }
             let goAway: WireGoAway = try await refused.response().payload.message()
             #expect(goAway.reason == "this address is not welcome" && goAway.retryAfter == 9_000)
             try await refused.ended()
-            #expect(server.statistics.connectionsRefusedByAdmission == 1)
+            #expect(server.statistics[.connectionsRefusedByAdmission] == 1)
             #expect(self.events.current.isEmpty && server.sessions.isEmpty)
             isOpen.withLockedValue { $0 = true }
             // The identity is known without a request or a hello.

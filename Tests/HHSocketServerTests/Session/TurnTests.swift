@@ -54,7 +54,7 @@ import Testing
             await busy.perform(.requests(Self.slow, serials: 1_000..<3_000))
             let first = try await busy.response()
             var pings = 0
-            while server.statistics.requests < 2_000 {
+            while server.statistics[.requests] < 2_000 {
                 await other.perform(.ping())
                 _ = try await other.response()
                 pings += 1

@@ -21,7 +21,7 @@ import Testing
             await client.send(StreamCall.plain, 50, ByteBuffer(string: "the last piece"))
             try await client.expectService(50)
             try await server.becomesIdle()
-            #expect(server.statistics.illegalRequests == 1)
+            #expect(server.statistics[.illegalRequests] == 1)
         }
     }
 
@@ -37,7 +37,7 @@ import Testing
             await client.end()
             try await client.expectService(50)
             try await server.becomesIdle()
-            #expect(server.statistics.illegalRequests == 1)
+            #expect(server.statistics[.illegalRequests] == 1)
         }
     }
 
@@ -52,7 +52,7 @@ import Testing
             await client.send(StreamCall.plain, 50, ByteBuffer(string: "the last piece"))
             try await client.expectService(50)
             try await server.becomesIdle()
-            #expect(server.statistics.badChecksums == 1)
+            #expect(server.statistics[.badChecksums] == 1)
         }
     }
 
@@ -77,7 +77,7 @@ import Testing
             await client.send(StreamCall.plain, 50)
             #expect(try await client.answer().payload.readableBytes == 65_000)
             try await server.becomesIdle()
-            #expect(server.statistics.overloadsOfMemory == 1)
+            #expect(server.statistics[.overloadsOfMemory] == 1)
         }
     }
 

@@ -22,7 +22,7 @@ import Testing
             await client.end()
             try await client.expectService()
             try await server.becomesIdle()
-            #expect(server.statistics.illegalRequests == 0)
+            #expect(server.statistics[.illegalRequests] == 0)
         }
     }
 

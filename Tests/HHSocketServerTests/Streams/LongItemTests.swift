@@ -102,7 +102,7 @@ import Testing
             try await client.expectGoAway()
             try await client.client.ended()
             try await server.becomesIdle()
-            #expect(server.statistics.readStalls == 1)
+            #expect(server.statistics[.readStalls] == 1)
         }
     }
 }

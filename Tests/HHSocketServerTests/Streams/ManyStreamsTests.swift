@@ -53,7 +53,7 @@ import Testing
             flood.cancel()
             try await notes.lines.wait("its handler has stopped") { $0.last == "stopped 50" }
             try await server.becomesIdle()
-            #expect(server.statistics.streamsOpened == count)
+            #expect(server.statistics[.streamsOpened] == count)
         }
     }
 }

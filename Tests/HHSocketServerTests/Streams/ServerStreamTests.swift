@@ -22,7 +22,7 @@ import Testing
             #expect(envelope.frame.payload.readableBytes == 0)
             #expect(envelope.metadata?.values == ["sent": "3"])
             try await server.becomesIdle()
-            #expect(server.statistics.streamsOpened == 1)
+            #expect(server.statistics[.streamsOpened] == 1)
         }
     }
 

@@ -24,7 +24,7 @@ import Testing
             try await client.expectEnd(50)
             await client.client.perform(.close)
             await shutdown
-            #expect(server.statistics.refusedWhileDraining == 1)
+            #expect(server.statistics[.refusedWhileDraining] == 1)
             #expect(server.requestsInFlight == 0)
         }
     }

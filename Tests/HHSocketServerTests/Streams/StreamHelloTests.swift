@@ -40,7 +40,7 @@ import Testing
                 #expect(client.reply.features == ["metadata"])
                 try await client.open(StreamCall.echo)
                 try await client.expectEnd(50, .illegalFormat)
-                #expect(server.statistics.illegalRequests == 1)
+                #expect(server.statistics[.illegalRequests] == 1)
             }
         }
     }

@@ -96,7 +96,7 @@ import Testing
             // The queue, an item of each stream, and the bytes in transit: at most a third of the limit.
             #expect(peak.current < 20 << 20)
             try await server.becomesIdle()
-            #expect(server.statistics.memoryEvictions == 0)
+            #expect(server.statistics[.memoryEvictions] == 0)
         }
     }
 }

@@ -73,8 +73,8 @@ private final class Observer: ServerMiddleware, ServerAdmission, RefusalObserver
             try await client.open(StreamCall.gather, 59)
             try await client.expectEnd(59, .noPermission)
             try await server.becomesIdle()
-            #expect(server.statistics.streamsOpened == 1)
-            #expect(server.statistics.refusedByAdmission == 1)
+            #expect(server.statistics[.streamsOpened] == 1)
+            #expect(server.statistics[.refusedByAdmission] == 1)
         }
         #expect(
             observer.lines.withLockedValue { $0 } == [

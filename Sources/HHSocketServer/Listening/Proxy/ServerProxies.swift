@@ -16,7 +16,7 @@ public struct ServerProxies: Hashable, Sendable {
     /// Empty by default.
     ///
     /// Every connection from there must begin with one. If it is malformed, or has not arrived within 10 s, the
-    /// connection is closed, logged, and counted in ``ServerStatistics/proxyHeaderFailures``; a connection that ends
+    /// connection is closed, logged, and counted in ``ServerCounter/proxyHeaderFailures``; a connection that ends
     /// without having sent a byte is a health check, and only closed. If the header marks the proxy's own connection
     /// (`LOCAL`), or the client's address is unknown (`UNKNOWN`), the client has the proxy's address. Connections from
     /// elsewhere are served normally: a header of theirs is invalid bytes.

@@ -24,7 +24,7 @@ public struct ServerTLS: Sendable {
     /// Lists of revoked client certificates (RFC 5280). None by default: certificates are not checked for revocation.
     ///
     /// If there is one, a client's certificate is refused if a list has it, if there is no list of its issuer, and if
-    /// its issuer's newest list is out of date. ``ServerStatistics/clientCertificatesRevoked`` counts that. It is
+    /// its issuer's newest list is out of date. ``ServerCounter/clientCertificatesRevoked`` counts that. It is
     /// checked after certificate and chain have been verified, also if a client resumes a session. Authorities between
     /// it and ``clientCertificates`` are not checked.
     public var revocationLists: [TLSRevocationList] = []
@@ -32,7 +32,7 @@ public struct ServerTLS: Sendable {
     /// characters of ASCII. None by default.
     public var applicationProtocols: [String] = []
     /// Whether a client must offer one of ``applicationProtocols``. One that does not gets the alert
-    /// `no_application_protocol` and is closed; it counts in ``ServerStatistics/tlsFailures``. False by default: it is
+    /// `no_application_protocol` and is closed; it counts in ``ServerCounter/tlsFailures``. False by default: it is
     /// served.
     public var requiresApplicationProtocol = false
     /// The oldest version that is accepted; 1.2 by default.

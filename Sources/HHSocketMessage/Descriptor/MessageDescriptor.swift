@@ -9,7 +9,7 @@ public final class MessageDescriptor: Sendable {
     /// The full name, such as `chat.Note`.
     public let name: String
     /// Whether the message is an entry of a map, with a key and a value.
-    public let isMapEntry: Bool
+    package let isMapEntry: Bool
 
     private let content: DescriptorContent<MessageContent>
     private let lastLength = ManagedAtomic(0)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 public import Dispatch
 
-/// The queue of delegate callbacks and completion handlers. Cases may be added; have a default when you switch over it.
+/// The queue of delegate callbacks and completion handlers. Cases may be added; have a default when you switch over
+/// it.
 public enum CallbackQueue: Sendable {
     /// Callbacks run on a queue, in order if it is serial. The callbacks of one read are submitted in one block.
     case queue(DispatchQueue)

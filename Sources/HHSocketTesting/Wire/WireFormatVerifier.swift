@@ -82,7 +82,7 @@ public struct WireFormatVerifier: Sendable {
     ///     ``/HHSocket/Status/ok`` if the format has none, and types those of applications if it has none.
     ///   - direction: The kind of frame.
     ///
-    /// - Throws: ``Failure``, the first that is found.
+    /// - Throws: The first fault that is found, with a description of it.
     public func verify(_ frames: [Frame], direction: FrameDirection) throws {
         var run = VerifierRun(format: self.format, direction: direction, random: SplitMix(seed: self.seed))
         guard !frames.isEmpty else { throw run.failure(.roundTrip, "there are no frames to examine") }

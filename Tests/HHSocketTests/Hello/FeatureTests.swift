@@ -13,7 +13,7 @@ import Testing
         #expect(Agreement(version: 1, features: [.compression]).flags == 0x4000_0000)
         #expect(Agreement(version: 1, features: [.metadata, .compression, .idempotency]).flags == 0xC000_0000)
         #expect(Agreement(version: 1, features: [.streams]).flags == 0x2000_0000)
-        #expect(Agreement(version: 1, features: []).flags == 0)
+        #expect(Agreement(version: 1, features: [ProtocolFeature]()).flags == 0)
     }
 
     @Test func onlyAnAgreementOnStreamsHasTheirTerms() {

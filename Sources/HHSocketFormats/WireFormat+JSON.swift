@@ -6,7 +6,7 @@ public import HHSocketLink
 
 extension WireFormat: Codable {
     public init(from decoder: any Decoder) throws {
-        try self.init(Layout(from: decoder))
+        try self.init(LayoutDescription(from: decoder).layout)
     }
 
     /// - Throws: `EncodingError` for a format made of a ``/HHSocket/FrameCodec``, which is no data.
@@ -20,7 +20,7 @@ extension WireFormat: Codable {
                 )
             )
         }
-        try self.layout.encode(to: encoder)
+        try LayoutDescription(self.layout).encode(to: encoder)
     }
 
     /// Reads a layout from JSON, as `Docs/WireFormat.md` describes it.
@@ -196,8 +196,15 @@ extension ClosedRange<UInt32> {
     fileprivate var bounds: [UInt32] { [self.lowerBound, self.upperBound] }
 }
 
-extension WireFormat.Layout: Codable {
-    public init(from decoder: any Decoder) throws {
+/// A layout in JSON: an object.
+private struct LayoutDescription: Codable {
+    var layout: WireFormat.Layout
+
+    init(_ layout: WireFormat.Layout) {
+        self.layout = layout
+    }
+
+    init(from decoder: any Decoder) throws {
         let container = try decoder.container(keyedBy: AnyKey.self)
         try container.allow(
             "name",
@@ -223,7 +230,7 @@ extension WireFormat.Layout: Codable {
         func fields(_ key: String) throws -> [WireFormat.Field] {
             try container.value(key, as: [FieldDescription].self).map { $0.field(order) }
         }
-        self.init(
+        self.layout = WireFormat.Layout(
             name: try container.optional("name") ?? "custom",
             request: try fields("request"),
             response: try fields("response"),
@@ -235,30 +242,30 @@ extension WireFormat.Layout: Codable {
             requestSerials: try container.range("requestSerials"),
             okStatus: try container.word("okStatus") ?? Status.ok.rawValue,
             statuses: try container.optional("statuses", as: StatusesDescription.self)?.statuses ?? [:],
-            heartbeat: try container.optional("heartbeat"),
-            push: try container.optional("push"),
-            cancel: try container.optional("cancel")
+            heartbeat: try container.optional("heartbeat", as: HeartbeatDescription.self)?.heartbeat,
+            push: try container.optional("push", as: PushDescription.self)?.push,
+            cancel: try container.optional("cancel", as: CancelDescription.self)?.cancel
         )
     }
 
-    public func encode(to encoder: any Encoder) throws {
+    func encode(to encoder: any Encoder) throws {
         var container = encoder.container(keyedBy: AnyKey.self)
-        try container.encode(self.name, forKey: "name")
-        try container.encode(self.request.map(FieldDescription.init), forKey: "request")
-        try container.encode(self.response.map(FieldDescription.init), forKey: "response")
-        try container.encode(self.lengthCounts, forKey: "lengthCounts")
-        try container.encodeIfPresent(self.checksum.map(ChecksumDescription.init), forKey: "checksum")
-        try container.encodeIfPresent(self.tail, forKey: "tail")
-        try container.encodeIfPresent(self.bodyEnd.map(BytesDescription.init), forKey: "bodyEnd")
-        try container.encode(self.applicationTypes.bounds, forKey: "applicationTypes")
-        try container.encode(self.requestSerials.bounds, forKey: "requestSerials")
-        try container.encode(self.okStatus, forKey: "okStatus")
-        if !self.statuses.isEmpty {
-            try container.encode(StatusesDescription(statuses: self.statuses), forKey: "statuses")
+        try container.encode(self.layout.name, forKey: "name")
+        try container.encode(self.layout.request.map(FieldDescription.init), forKey: "request")
+        try container.encode(self.layout.response.map(FieldDescription.init), forKey: "response")
+        try container.encode(self.layout.lengthCounts, forKey: "lengthCounts")
+        try container.encodeIfPresent(self.layout.checksum.map(ChecksumDescription.init), forKey: "checksum")
+        try container.encodeIfPresent(self.layout.tail, forKey: "tail")
+        try container.encodeIfPresent(self.layout.bodyEnd.map(BytesDescription.init), forKey: "bodyEnd")
+        try container.encode(self.layout.applicationTypes.bounds, forKey: "applicationTypes")
+        try container.encode(self.layout.requestSerials.bounds, forKey: "requestSerials")
+        try container.encode(self.layout.okStatus, forKey: "okStatus")
+        if !self.layout.statuses.isEmpty {
+            try container.encode(StatusesDescription(statuses: self.layout.statuses), forKey: "statuses")
         }
-        try container.encodeIfPresent(self.heartbeat, forKey: "heartbeat")
-        try container.encodeIfPresent(self.push, forKey: "push")
-        try container.encodeIfPresent(self.cancel, forKey: "cancel")
+        try container.encodeIfPresent(self.layout.heartbeat.map(HeartbeatDescription.init), forKey: "heartbeat")
+        try container.encodeIfPresent(self.layout.push.map(PushDescription.init), forKey: "push")
+        try container.encodeIfPresent(self.layout.cancel.map(CancelDescription.init), forKey: "cancel")
     }
 }
 
@@ -318,11 +325,18 @@ private struct TailDescription: Decodable {
     }
 }
 
-extension WireFormat.Heartbeat: Codable {
-    public init(from decoder: any Decoder) throws {
+/// A heartbeat in JSON, such as `{"type": 1, "pingedBy": "client"}`.
+private struct HeartbeatDescription: Codable {
+    var heartbeat: WireFormat.Heartbeat
+
+    init(_ heartbeat: WireFormat.Heartbeat) {
+        self.heartbeat = heartbeat
+    }
+
+    init(from decoder: any Decoder) throws {
         let container = try decoder.container(keyedBy: AnyKey.self)
         try container.allow("type", "answerType", "pingedBy", "clientSerial", "serverSerial", "serials", "pingStatus")
-        self.init(
+        self.heartbeat = WireFormat.Heartbeat(
             type: try container.value("type", as: Word.self).value,
             answerType: try container.word("answerType"),
             pingedBy: try container.neededChoice("pingedBy"),
@@ -333,65 +347,83 @@ extension WireFormat.Heartbeat: Codable {
         )
     }
 
-    public func encode(to encoder: any Encoder) throws {
+    func encode(to encoder: any Encoder) throws {
         var container = encoder.container(keyedBy: AnyKey.self)
-        try container.encode(self.type, forKey: "type")
-        try container.encodeIfPresent(self.answerType, forKey: "answerType")
-        try container.encode(self.pingedBy, forKey: "pingedBy")
-        try container.encode(self.clientSerial, forKey: "clientSerial")
-        try container.encode(self.serverSerial, forKey: "serverSerial")
-        try container.encodeIfPresent(self.serials.map(\.bounds), forKey: "serials")
-        try container.encode(self.pingStatus.rawValue, forKey: "pingStatus")
+        try container.encode(self.heartbeat.type, forKey: "type")
+        try container.encodeIfPresent(self.heartbeat.answerType, forKey: "answerType")
+        try container.encode(self.heartbeat.pingedBy, forKey: "pingedBy")
+        try container.encode(self.heartbeat.clientSerial, forKey: "clientSerial")
+        try container.encode(self.heartbeat.serverSerial, forKey: "serverSerial")
+        try container.encodeIfPresent(self.heartbeat.serials.map(\.bounds), forKey: "serials")
+        try container.encode(self.heartbeat.pingStatus.rawValue, forKey: "pingStatus")
     }
 }
 
-extension WireFormat.Push: Codable {
-    public init(from decoder: any Decoder) throws {
+/// What identifies pushes in JSON, such as `{"serial": 0}` or `{"types": [2000, 2999]}`.
+private struct PushDescription: Codable {
+    var push: WireFormat.Push
+
+    init(_ push: WireFormat.Push) {
+        self.push = push
+    }
+
+    init(from decoder: any Decoder) throws {
         let container = try decoder.container(keyedBy: AnyKey.self)
         if let types = try container.range("types") {
             try container.allow("types", "serial")
-            self.init(types: types, serial: try container.word("serial") ?? 0)
+            self.push = WireFormat.Push(types: types, serial: try container.word("serial") ?? 0)
         } else if let flag = try container.word("flag") {
             try container.allow("flag", "mask", "serial")
-            self.init(flag: flag, mask: try container.word("mask"), serial: try container.word("serial") ?? 0)
+            self.push = WireFormat.Push(
+                flag: flag,
+                mask: try container.word("mask"),
+                serial: try container.word("serial") ?? 0
+            )
         } else if let serials = try container.range("serials") {
             try container.allow("serials")
-            self.init(serials: serials)
+            self.push = WireFormat.Push(serials: serials)
         } else if let serial = try container.word("serial") {
             try container.allow("serial")
-            self.init(serial: serial)
+            self.push = WireFormat.Push(serial: serial)
         } else {
             try container.allow("serial", "serials", "types", "flag", "mask")
             throw container.wrong(nil, "a push is known by one of the keys serial, serials, types, flag")
         }
     }
 
-    public func encode(to encoder: any Encoder) throws {
+    func encode(to encoder: any Encoder) throws {
         var container = encoder.container(keyedBy: AnyKey.self)
-        switch self.mark {
+        switch self.push.mark {
         case .serials(let serials):
-            guard serials.count > 1 else { return try container.encode(self.serial, forKey: "serial") }
+            guard serials.count > 1 else { return try container.encode(self.push.serial, forKey: "serial") }
             try container.encode(serials.bounds, forKey: "serials")
         case .types(let types):
             try container.encode(types.bounds, forKey: "types")
-            try container.encode(self.serial, forKey: "serial")
+            try container.encode(self.push.serial, forKey: "serial")
         case .flag(let flag, let mask):
             try container.encode(flag, forKey: "flag")
             try container.encode(mask, forKey: "mask")
-            try container.encode(self.serial, forKey: "serial")
+            try container.encode(self.push.serial, forKey: "serial")
         }
     }
 }
 
-extension WireFormat.Cancel: Codable {
-    public init(from decoder: any Decoder) throws {
-        let container = try decoder.container(keyedBy: AnyKey.self)
-        try container.allow("type")
-        self.init(type: try container.value("type", as: Word.self).value)
+/// A cancel in JSON: `{"type": 3}`.
+private struct CancelDescription: Codable {
+    var cancel: WireFormat.Cancel
+
+    init(_ cancel: WireFormat.Cancel) {
+        self.cancel = cancel
     }
 
-    public func encode(to encoder: any Encoder) throws {
+    init(from decoder: any Decoder) throws {
+        let container = try decoder.container(keyedBy: AnyKey.self)
+        try container.allow("type")
+        self.cancel = WireFormat.Cancel(type: try container.value("type", as: Word.self).value)
+    }
+
+    func encode(to encoder: any Encoder) throws {
         var container = encoder.container(keyedBy: AnyKey.self)
-        try container.encode(self.type, forKey: "type")
+        try container.encode(self.cancel.type, forKey: "type")
     }
 }

@@ -18,7 +18,6 @@ public import HHSocket
 /// Messages that were delivered by a connection that is closed, and that would have to be acknowledged, are omitted:
 /// the broker delivers them again.
 public final class STOMPSubscription: AsyncSequence, Sendable {
-    public typealias Element = STOMPMessage
     public typealias Failure = SocketError
 
     let route: STOMPRoute

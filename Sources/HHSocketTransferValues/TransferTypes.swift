@@ -3,21 +3,19 @@
 /// and discard. 0x1FFF0000 to 0x1FFF0003 by default.
 public struct TransferTypes: Hashable, Sendable {
     /// Sends a file: a stream in both directions.
-    package var put: UInt32 = 0x1FFF_0000
+    package var put: UInt32
     /// Fetches a file: a stream of the server.
-    package var get: UInt32 = 0x1FFF_0001
+    package var get: UInt32
     /// Describes a file: a call.
-    package var find: UInt32 = 0x1FFF_0002
+    package var find: UInt32
     /// Removes an unfinished file: a call.
-    package var discard: UInt32 = 0x1FFF_0003
-
-    /// The numbers that `hhsocket/transfer.proto` names.
-    public init() {}
+    package var discard: UInt32
 
     /// Creates four consecutive types, in this order.
     ///
-    /// - Parameter first: In the standard format 16 to 0x1FFFFFFC.
-    public init(first: UInt32) {
+    /// - Parameter first: In the standard format 16 to 0x1FFFFFFC. By default the number that `hhsocket/transfer.proto`
+    ///   names.
+    public init(first: UInt32 = 0x1FFF_0000) {
         self.put = first
         self.get = first &+ 1
         self.find = first &+ 2

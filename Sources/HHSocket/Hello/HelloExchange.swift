@@ -95,10 +95,10 @@ package struct HelloExchange: Sendable {
                 """
             )
         }
-        let features = Set(accepted.features.map { ProtocolFeature(rawValue: $0) })
-        guard features.isSubset(of: self.features) else {
+        let extras = Set(accepted.features).subtracting(self.features.map(\.rawValue))
+        guard extras.isEmpty else {
             // Names that the server made up must not fill logs.
-            let names = features.subtracting(self.features).map(\.rawValue).sorted().prefix(4).map { $0.prefix(32) }
+            let names = extras.sorted().prefix(4).map { $0.prefix(32) }
             throw Self.refusal(
                 "the server accepted what hello did not offer: \(names.map { "\"\($0)\"" }.joined(separator: ", "))"
             )
@@ -108,6 +108,7 @@ package struct HelloExchange: Sendable {
             server: StreamWindows(stream: accepted.streamWindow, connection: accepted.connectionWindow),
             maximumStreams: accepted.maximumStreams
         )
+        let features = accepted.features.compactMap { ProtocolFeature(rawValue: $0) }
         return Agreement(version: accepted.version, features: features, streams: terms)
     }
 

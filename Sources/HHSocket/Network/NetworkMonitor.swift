@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Reports the path by which this machine is connected, and its changes.
 ///
-/// ``SystemNetworkMonitor`` queries the system; a ``ManualNetworkMonitor`` is set by the app.
+/// The default of ``SocketConfiguration/networkMonitor`` queries the system; a ``ManualNetworkMonitor`` is set by the
+/// app.
 public protocol NetworkMonitor: Sendable {
     /// Returns a new stream of the current path, at once, and of each path that follows.
     ///

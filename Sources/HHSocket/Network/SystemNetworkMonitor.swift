@@ -11,10 +11,10 @@ import Foundation
 /// On Linux there is a network if an interface other than the loopback is up, has a carrier, and has an address other
 /// than a link-local IPv6 one; the path changes when such interfaces, their addresses or the route to the internet
 /// change. Temporary IPv6 addresses do not count. Changes within 200 ms are reported as one.
-public final class SystemNetworkMonitor: NetworkMonitor, @unchecked Sendable {
+package final class SystemNetworkMonitor: NetworkMonitor, @unchecked Sendable {
     // Proof of Sendable: variables are used only on the queue.
 
-    public static let shared = SystemNetworkMonitor(watching: watchSystemPath)
+    package static let shared = SystemNetworkMonitor(watching: watchSystemPath)
 
     private let queue = DispatchQueue(label: "HHSocket network")
     private let watching: PathWatching
@@ -29,7 +29,7 @@ public final class SystemNetworkMonitor: NetworkMonitor, @unchecked Sendable {
         self.watching = watching
     }
 
-    public func paths() -> AsyncStream<NetworkPath> {
+    package func paths() -> AsyncStream<NetworkPath> {
         let (stream, continuation) = AsyncStream.ofPaths()
         let id = UUID()
         self.queue.async { self.join(id, continuation) }

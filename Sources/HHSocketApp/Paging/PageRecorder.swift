@@ -52,7 +52,7 @@ public struct PageRecorder: Sendable {
     /// Whether there is more to ask for. True before the first page.
     public private(set) var hasMore = true
     /// The time at which the last request began, whatever its result; nil before the first, and after ``reset()``.
-    public private(set) var lastRequestTime: NIODeadline?
+    package private(set) var lastRequestTime: NIODeadline?
     /// The request in progress.
     package private(set) var current: PageRequest?
     /// The cursor that the server named for the next page.
@@ -137,7 +137,7 @@ public struct PageRecorder: Sendable {
 
     /// Records a page that has arrived.
     ///
-    /// There is more if the page's ``Page/hasMore`` says so. If that is nil: with cursors, if there is a next one; with
+    /// There is more if the page's `hasMore` says so. If that is nil: with cursors, if there is a next one; with
     /// numbers, if ``Page/total`` exceeds the number of items so far, or, if that is nil too, if the page is full.
     /// There is never more after a page without items, nor with cursors without a next one: asked again, the server
     /// would answer the same.

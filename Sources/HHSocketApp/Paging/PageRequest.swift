@@ -30,11 +30,11 @@ public struct PageRequest: Hashable, Sendable {
 public struct Page<Item> {
     public let items: [Item]
     /// The cursor of the next page, where the server pages by cursors; nil where nothing follows.
-    public let nextCursor: String?
+    package let nextCursor: String?
     /// The total number of items; nil if the server does not say.
     public let total: Int?
     /// Whether there are more; nil if the server does not say.
-    public let hasMore: Bool?
+    package let hasMore: Bool?
 
     /// - Parameters:
     ///   - items: The items, in their order.

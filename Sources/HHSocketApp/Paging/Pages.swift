@@ -15,9 +15,6 @@
 /// next call loads the same page again. `for try await` leaves the loop with the error, so a retry requires an explicit
 /// iterator, or a `load` that tries again. Each iterator begins with the first page.
 public struct Pages<Item: Sendable>: AsyncSequence, Sendable {
-    public typealias Element = Page<Item>
-    public typealias Failure = any Error
-
     private let style: PageRecorder.Style
     private let load: @Sendable (PageRequest) async throws -> Page<Item>
 

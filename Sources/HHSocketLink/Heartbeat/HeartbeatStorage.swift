@@ -29,7 +29,7 @@ public protocol HeartbeatStorage: Sendable {
 }
 
 /// A storage that remembers up to 64 networks while the process runs; beyond that the least recently used is forgotten.
-public final class InMemoryHeartbeatStorage: HeartbeatStorage {
+package final class InMemoryHeartbeatStorage: HeartbeatStorage {
     private struct Networks {
         var runs: [String: [HeartbeatHistory.Run]] = [:]
         /// The labels, least recently used first.
@@ -46,9 +46,9 @@ public final class InMemoryHeartbeatStorage: HeartbeatStorage {
 
     private let networks = NIOLockedValueBox(Networks())
 
-    public init() {}
+    package init() {}
 
-    public func runs(forNetwork label: String) -> [HeartbeatHistory.Run] {
+    package func runs(forNetwork label: String) -> [HeartbeatHistory.Run] {
         self.networks.withLockedValue { networks in
             guard let runs = networks.runs[label] else { return [] }
             networks.use(label)
@@ -56,7 +56,7 @@ public final class InMemoryHeartbeatStorage: HeartbeatStorage {
         }
     }
 
-    public func store(_ runs: [HeartbeatHistory.Run], forNetwork label: String) {
+    package func store(_ runs: [HeartbeatHistory.Run], forNetwork label: String) {
         self.networks.withLockedValue { networks in
             networks.runs[label] = runs
             networks.use(label)

@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-/// A feature that both ends may agree on by hello, identified by its name there.
-public struct ProtocolFeature: Hashable, Sendable, CustomStringConvertible {
-    /// The name in hello.
-    package let rawValue: String
-
-    package init(rawValue: String) {
-        self.rawValue = rawValue
-    }
-
+/// A feature that both ends may agree on by hello; the raw value is its name there. Cases may be added; have a default
+/// when you switch over it.
+public enum ProtocolFeature: String, Hashable, Sendable {
     /// Frames may carry metadata before their body, and with it a deadline.
-    public static let metadata = ProtocolFeature(rawValue: "metadata")
+    case metadata
     /// Bodies may be compressed, with zlib's format (RFC 1950).
-    public static let compression = ProtocolFeature(rawValue: "compression")
+    case compression
     /// A request may have a key, and the server answers a repeat of it with the first answer.
-    public static let idempotency = ProtocolFeature(rawValue: "idempotency")
+    case idempotency
     /// Calls may be streams, with flow control, and large payloads may be sent in pieces.
-    public static let streams = ProtocolFeature(rawValue: "streams")
-
-    public var description: String { self.rawValue }
+    case streams
 }

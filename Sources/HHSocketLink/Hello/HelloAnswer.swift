@@ -56,7 +56,7 @@ package struct HelloAnswer: Sendable {
             return HelloAnswer(status: .illegalFormat, payload: Self.payload(reply))
         }
         var seen: Set<ProtocolFeature> = []
-        let accepted = hello.features.map { ProtocolFeature(rawValue: $0) }
+        let accepted = hello.features.compactMap { ProtocolFeature(rawValue: $0) }
             .filter { features.contains($0) && seen.insert($0).inserted }
         var answer = HelloAnswer(status: .ok, sessionToken: [UInt8](hello.sessionToken))
         answer.terms = StreamTerms(

@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 public import Dispatch
 
-/// The queue of delegate callbacks and completion handlers.
-public struct CallbackQueue: Sendable {
-    package enum Target: Sendable {
-        case queue(DispatchQueue)
-        case socketThread
-    }
-
-    package var target: Target
-
-    /// Callbacks run on `queue`, in order if it is serial. The callbacks of one read are submitted in one block.
-    public static func queue(_ queue: DispatchQueue) -> CallbackQueue {
-        CallbackQueue(target: .queue(queue))
-    }
+/// The queue of delegate callbacks and completion handlers. Cases may be added; have a default when you switch over
+/// it.
+public enum CallbackQueue: Sendable {
+    /// Callbacks run on a queue, in order if it is serial. The callbacks of one read are submitted in one block.
+    case queue(DispatchQueue)
 
     /// Callbacks run on the thread that owns the connection: the least delay, but a callback that takes long, or
     /// blocks, delays every other call. For callbacks that only pass results on.
@@ -22,11 +14,11 @@ public struct CallbackQueue: Sendable {
     /// holds; with one exception. The thread ends soon after its client or socket was released or invalidated: from
     /// then on functions that are still called, such as those of a task or a subscription that was kept, call back on
     /// the calling thread, before they return.
-    public static var socketThread: CallbackQueue { CallbackQueue(target: .socketThread) }
+    case socketThread
 
     /// Runs `body` where callbacks run; on the calling thread if that is the socket thread, for callers that have none.
     package func run(_ body: @escaping @Sendable () -> Void) {
-        switch self.target {
+        switch self {
         case .queue(let queue): queue.async(execute: body)
         case .socketThread: body()
         }

@@ -4,7 +4,7 @@ extension CallbackQueue {
     ///
     /// - Parameter loop: The loop of the socket thread. Once it has ended, `body` runs on the calling thread instead.
     package func run(on loop: SocketLoop, _ body: @escaping @Sendable () -> Void) {
-        switch self.target {
+        switch self {
         case .queue(let queue): queue.async(execute: body)
         case .socketThread: if !loop.submit(.closure { $0.callBack(.closure(body)) }) { body() }
         }

@@ -134,7 +134,7 @@ package final class SocketLoop: @unchecked Sendable {
         #if DEBUG
         self.jobWatch = logger.map { JobWatch($0) }
         #endif
-        self.callsBackHere = if case .socketThread = callbackQueue.target { true } else { false }
+        self.callsBackHere = if case .socketThread = callbackQueue { true } else { false }
     }
 
     deinit {
@@ -506,7 +506,7 @@ package final class SocketLoop: @unchecked Sendable {
     }
 
     private func handOverCallbacks() {
-        guard case .queue(let queue) = self.callbackQueue.target else { return }
+        guard case .queue(let queue) = self.callbackQueue else { return }
         var callbacks: [SocketCallback] = []
         swap(&callbacks, &self.hot.callbacks)
         queue.async { [callbacks] in

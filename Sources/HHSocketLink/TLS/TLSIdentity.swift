@@ -67,32 +67,22 @@ extension TLSIdentity: CustomStringConvertible, CustomReflectable {
 }
 
 /// The authorities to which a peer's certificate must chain.
-public struct TLSTrust: Sendable {
-    private enum Source: Sendable {
-        case system
-        case file(String)
-        case pem(String)
-    }
-
-    private let source: Source
-
+public enum TLSTrust: Sendable {
     /// The authorities that the system trusts.
-    public static let system = TLSTrust(source: .system)
-
-    /// Trusts only the authorities in a PEM file.
-    public static func file(_ path: String) -> TLSTrust { TLSTrust(source: .file(path)) }
-
-    /// Trusts only the authorities in a PEM text.
-    public static func pem(_ text: String) -> TLSTrust { TLSTrust(source: .pem(text)) }
+    case system
+    /// Only the authorities in a PEM file, given by its path.
+    case file(String)
+    /// Only the authorities in a PEM text.
+    case pem(String)
 
     /// The files that ``load()`` reads.
     package var files: [String] {
-        if case .file(let path) = self.source { [path] } else { [] }
+        if case .file(let path) = self { [path] } else { [] }
     }
 
     /// - Throws: ``SocketError`` with code `invalidArgument`.
     package func load() throws(SocketError) -> NIOSSLTrustRoots {
-        switch self.source {
+        switch self {
         case .system: .default
         case .file(let path): .certificates(try PEM.certificates(inFile: path))
         case .pem(let text): .certificates(try PEM.certificates(inText: text))

@@ -2,47 +2,36 @@
 /// Bytes that are no frame of the format. Where the next frame starts is unknown, so the connection must end, unless
 /// the format has separators by which the decoder finds the next frame.
 public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// The fault of the stream.
-    package struct Code: Hashable, Sendable, CustomStringConvertible {
-        private enum Name: String, Hashable, Sendable {
-            case payloadTooLarge, frameTooShort, headerLength, headerTooLong, illegalNumber
-            case wrongConstant, wrongTail, wrongEnd, implausible, corruptRun, givenUp, codec
-        }
-
-        private var name: Name
-
-        private init(_ name: Name) { self.name = name }
-
-        /// The code's name, such as `payloadTooLarge`.
-        package var description: String { self.name.rawValue }
-
+    /// The fault of the stream. Cases may be added; have a default when you switch over it.
+    public enum Code: Hashable, Sendable {
         /// A header announced more payload than the limit.
-        package static let payloadTooLarge = Self(.payloadTooLarge)
+        case payloadTooLarge
         /// A header announced a frame shorter than the header itself and the part after the payload.
-        package static let frameTooShort = Self(.frameTooShort)
+        case frameTooShort
         /// A header announced its own length, which is not accepted.
-        package static let headerLength = Self(.headerLength)
-        /// A header has more than ``WireFormat/maximumHeaderLength`` bytes.
-        package static let headerTooLong = Self(.headerTooLong)
+        case headerLength
+        /// A header has more than 1,024 bytes.
+        case headerTooLong
         /// A number has no digits, others than digits, or more than 32 bits.
-        package static let illegalNumber = Self(.illegalNumber)
+        case illegalNumber
         /// Bytes that should be the same in every frame are others.
-        package static let wrongConstant = Self(.wrongConstant)
+        case wrongConstant
         /// A frame did not end with its type.
-        package static let wrongTail = Self(.wrongTail)
+        case wrongTail
         /// A frame did not end with the separator at the place that its length determines.
-        package static let wrongEnd = Self(.wrongEnd)
+        case wrongEnd
         /// A wrong checksum was followed by a header with an unused type: the length was wrong too.
-        package static let implausible = Self(.implausible)
+        case implausible
         /// The limit of consecutive frames with a wrong checksum, or without the right end, was reached.
-        package static let corruptRun = Self(.corruptRun)
+        case corruptRun
         /// The rest of a frame did not arrive in time.
-        package static let givenUp = Self(.givenUp)
+        case givenUp
         /// A ``FrameCodec`` refused the bytes or the frame, or broke the rules of one.
-        package static let codec = Self(.codec)
+        case codec
     }
 
-    package let code: Code
+    /// The fault, for programs.
+    public let code: Code
     /// The bytes that were found and those that were expected, in one line.
     public let message: String
     /// The type of the frame concerned, where its header was read.

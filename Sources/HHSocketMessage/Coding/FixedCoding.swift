@@ -97,7 +97,6 @@ public enum WireSFixed64: FixedCoding, WireKeyCoding {
 @_documentation(visibility: internal)
 public enum WireFloat: FixedCoding {
     public typealias Value = Float
-    public typealias Bits = UInt32
 
     @inlinable public static func value(_ bits: UInt32) -> Float { Float(bitPattern: bits) }
     @inlinable public static func bits(_ value: Float) -> UInt32 { value.bitPattern }
@@ -107,7 +106,6 @@ public enum WireFloat: FixedCoding {
 @_documentation(visibility: internal)
 public enum WireDouble: FixedCoding {
     public typealias Value = Double
-    public typealias Bits = UInt64
 
     @inlinable public static func value(_ bits: UInt64) -> Double { Double(bitPattern: bits) }
     @inlinable public static func bits(_ value: Double) -> UInt64 { value.bitPattern }

@@ -225,8 +225,6 @@ public enum WireBool: VarintCoding {
 /// The numbers of an enumeration.
 @_documentation(visibility: internal)
 public enum WireEnum<Enum: ProtobufEnum>: PackedCoding {
-    public typealias Value = Enum
-
     @inlinable public static var wireType: UInt32 { 0 }
     @inlinable public static var zero: Enum { Enum() }
     @inlinable public static func isZero(_ value: Enum) -> Bool { value.rawValue == 0 }

@@ -18,7 +18,7 @@ public final class EnumDescriptor: Sendable {
     /// The full name, such as `chat.Kind`.
     public let name: String
     /// Whether only the declared numbers are values, as in proto2. Others become unknown fields.
-    public let isClosed: Bool
+    package let isClosed: Bool
     private let content: DescriptorContent<EnumContent>
 
     /// - Parameters:

@@ -26,7 +26,7 @@ public struct FieldDescriptor: Sendable {
     public let kind: FieldKind
     public let presence: Presence
     /// Whether the field's messages are encoded as groups, between two tags instead of behind a length.
-    public let isGroup: Bool
+    package let isGroup: Bool
     /// The type of the field's messages or of its enumeration; nil for other kinds. A function, because types may be
     /// recursive.
     private let type: (@Sendable () -> TypeDescriptor)?

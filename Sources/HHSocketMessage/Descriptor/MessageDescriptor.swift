@@ -9,7 +9,7 @@ public final class MessageDescriptor: Sendable {
     /// The full name, such as `chat.Note`.
     public let name: String
     /// Whether the message is an entry of a map, with a key and a value.
-    public let isMapEntry: Bool
+    package let isMapEntry: Bool
 
     private let content: DescriptorContent<MessageContent>
     private let lastLength = ManagedAtomic(0)
@@ -43,7 +43,7 @@ public final class MessageDescriptor: Sendable {
     /// The fields, in ascending order of their numbers.
     public var fields: [FieldDescriptor] { self.content.value.fields }
     /// The names of the oneofs, to which ``FieldDescriptor/Presence/oneof(_:)`` refers.
-    public var oneofs: [String] { self.content.value.oneofs }
+    package var oneofs: [String] { self.content.value.oneofs }
 
     /// Returns the index of the field with this number among ``fields``.
     package func index(ofNumber number: UInt32) -> Int? {

@@ -1019,7 +1019,7 @@ final class CallEngine: AwaitedCallOwner, InterceptedCalls, @unchecked Sendable 
 extension Turn {
     /// Runs `callback` on a queue; nil for the client's.
     mutating func callBack(_ callback: SocketCallback, on queue: CallbackQueue?) {
-        switch queue?.target {
+        switch queue {
         case nil: self.callBack(callback)
         case .queue(let queue)?: queue.async { callback.run() }
         case .socketThread?: self.run(callback)

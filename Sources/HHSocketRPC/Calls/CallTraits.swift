@@ -29,7 +29,7 @@ struct CallTraits: Sendable {
         self.needsContext = reporter.tracer != nil || !configuration.interceptors.isEmpty
         self.isObserved = reporter.observesCalls
         self.isDirect = configuration.interceptors.isEmpty
-        self.callsBackHere = if case .socketThread = callbackQueue.target { true } else { false }
+        self.callsBackHere = if case .socketThread = callbackQueue { true } else { false }
         self.isPlain =
             configuration.interceptors.isEmpty && reporter.tracer == nil && configuration.firstResponseTimeout == nil
             && sealer.addsNoFields

@@ -10,7 +10,6 @@ import HHSocket
 /// An iterator takes waiting pushes in batches, and processes a batch without locks and thread hops. When it is
 /// released, the rest of its batch is returned to the buffer.
 public struct SocketPushes: AsyncSequence, Sendable {
-    public typealias Element = SocketPush
     public typealias Failure = Never
 
     /// Held by the sequence and its iterators. Its release ends the subscription.

@@ -11,7 +11,6 @@ extension SocketStream {
     /// arrived before, unless the stream was cancelled. An iterator takes all available items at once, and returns them
     /// without locks and thread hops. An item counts as taken when ``Iterator/next()`` returns it.
     public struct Items: AsyncSequence, Sendable {
-        public typealias Element = ByteBuffer
         public typealias Failure = SocketError
 
         let stream: SocketStream

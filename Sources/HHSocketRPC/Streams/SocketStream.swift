@@ -126,11 +126,12 @@ public final class SocketStream: Sendable {
 
     // MARK: Draining
 
-    /// Whether the server is shutting down, or the client is failing over: the stream continues for a limited time. An
-    /// application that can continue on another connection ends it, and opens another.
-    public var isDraining: Bool { self.call.state.withLockedValue { $0.isDraining } }
+    /// Whether the server is shutting down, or the client is failing over.
+    package var isDraining: Bool { self.call.state.withLockedValue { $0.isDraining } }
 
-    /// Calls `handler` on the callback queue when ``isDraining`` becomes true, or soon if it is.
+    /// Calls `handler` on the callback queue when the server shuts down, or the client fails over, or soon if that has
+    /// happened: the stream continues for a limited time. An application that can continue on another connection ends
+    /// it, and opens another.
     public func onDraining(_ handler: @escaping @Sendable () -> Void) { self.call.onDraining(handler) }
 
     // MARK: Callbacks

@@ -39,7 +39,7 @@ extension StreamCall {
     }
 
     private func callBack(_ callback: SocketCallback) {
-        switch (self.callbackQueue ?? self.loop.callbackQueue).target {
+        switch self.callbackQueue ?? self.loop.callbackQueue {
         case .queue(let queue): queue.async { callback.run() }
         case .socketThread:
             if !self.loop.submit(.closure { $0.run(callback) }) { callback.run() }

@@ -6,7 +6,6 @@ import HHSocket
 /// A push that cannot be decoded is skipped, logged as a warning, and counted in ``ClientStatistics/malformedPushes``.
 /// Otherwise this sequence behaves like ``SocketPushes``.
 public struct MessagePushes<Push: PushMessage>: AsyncSequence, Sendable {
-    public typealias Element = Push
     public typealias Failure = Never
 
     private enum Source: Sendable {

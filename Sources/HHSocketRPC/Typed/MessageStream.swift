@@ -14,7 +14,6 @@ import NIOCore
 /// It is the sequence of the server's messages. The stream is cancelled when the last copy of it, and of its iterators,
 /// is released before its end.
 public struct MessageStream<Request: MessageBody, Response: MessageBody>: Sendable, AsyncSequence {
-    public typealias Element = Response
     public typealias Failure = SocketError
 
     enum Source: Sendable {

@@ -1,45 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 import HHSocketLink
 
-/// The reason why a connection of a server has ended.
-public struct ServerCloseReason: Hashable, Sendable, CustomStringConvertible {
-    private enum Code: UInt8 {
-        case closedByClient, connectionLost, protocolError, dead, timedOut, tooSlow, limit, closedByServer, shutdown,
-            refused, upgraded
-    }
-
-    private let code: Code
-
-    private init(_ code: Code) {
-        self.code = code
-    }
-
+/// The reason why a connection of a server has ended. Cases may be added; have a default when you switch over it.
+public enum ServerCloseReason: String, Hashable, Sendable, CustomStringConvertible {
     /// The client closed the connection.
-    public static let closedByClient = Self(.closedByClient)
+    case closedByClient
     /// The network, or the system, ended the connection.
-    public static let connectionLost = Self(.connectionLost)
+    case connectionLost
     /// The client's bytes made no sense.
-    public static let protocolError = Self(.protocolError)
+    case protocolError
     /// The client answered no ping.
-    public static let dead = Self(.dead)
+    case dead
     /// The client sent nothing for too long (``ServerLimits/idleTimeout``), or not the data that was due.
-    public static let timedOut = Self(.timedOut)
+    case timedOut
     /// The client sent or read too slowly.
-    public static let tooSlow = Self(.tooSlow)
+    case tooSlow
     /// The client reached another limit (``ServerLimits``), which the log names.
-    public static let limit = Self(.limit)
+    case limit
     /// The application closed the connection, or the handler of its messages has returned.
-    public static let closedByServer = Self(.closedByServer)
+    case closedByServer
     /// The server shut down.
-    public static let shutdown = Self(.shutdown)
+    case shutdown
     /// The client was not admitted, because it could not be authenticated.
-    public static let refused = Self(.refused)
+    case refused
     /// On a port for both frames and WebSockets: the client is a WebSocket that carries messages, which is counted as a
     /// separate connection.
-    public static let upgraded = Self(.upgraded)
+    case upgraded
 
     /// The name, for logs and metrics.
-    public var description: String { "\(self.code)" }
+    public var description: String { self.rawValue }
 }
 
 extension ServerCloseReason {

@@ -8,10 +8,10 @@ public struct RequestHeader: Sendable {
     public let type: UInt32
     /// The number that joins the answer to the request; unique among those in flight on one connection.
     public let serial: UInt32
-    /// The length of the body as it has arrived, in bytes.
+    /// The length of the body as it has arrived, in bytes. A compressed one becomes longer.
     public let length: Int
-    /// Whether the body is compressed: then it becomes longer than ``length``.
-    public let isCompressed: Bool
+    /// Whether the body is compressed.
+    package let isCompressed: Bool
     /// The custom fields of the request's header, by name; empty in formats that have none.
     public let fields: [String: [UInt8]]
     /// Whether a handler has the type.

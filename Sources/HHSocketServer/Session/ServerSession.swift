@@ -74,7 +74,8 @@ public final class ServerSession: Sendable {
     public var features: Set<ProtocolFeature> { self.state.withLockedValue { $0.features } }
 
     func agree(_ agreement: Agreement) {
-        self.state.withLockedValue { $0.features = Set(agreement.features.map { ProtocolFeature(rawValue: $0) }) }
+        let features = Set(agreement.features.compactMap { ProtocolFeature(rawValue: $0) })
+        self.state.withLockedValue { $0.features = features }
     }
 
     // MARK: Identity

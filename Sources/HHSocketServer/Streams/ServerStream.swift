@@ -64,7 +64,6 @@ public struct ServerStream: Sendable {
     /// or 409 if the client has cancelled or disconnected, so that half a transfer never passes for the whole. It
     /// throws the same error if the waiting task is cancelled.
     public struct Items: AsyncSequence, Sendable {
-        public typealias Element = ByteBuffer
         public typealias Failure = StatusError
 
         let exchange: StreamExchange

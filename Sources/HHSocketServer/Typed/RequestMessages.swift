@@ -9,7 +9,6 @@ import NIOCore
 /// status 402, or 456 if it is empty and the message cannot be: a handler that does not catch it ends the stream with
 /// this status.
 public struct RequestMessages<Message: MessageBody>: AsyncSequence, Sendable {
-    public typealias Element = Message
     public typealias Failure = StatusError
 
     @usableFromInline

@@ -4,24 +4,18 @@ public import HHSocketTransferValues
 
 /// An attempt of a client to use a store, as the application decides on it.
 public struct TransferRequest: Hashable, Sendable {
-    /// The methods of the service.
-    public struct Method: Hashable, Sendable, CustomStringConvertible {
-        private enum Name: String { case put, get, find, discard }
-
-        private let name: Name
-
-        private init(_ name: Name) { self.name = name }
-
+    /// The methods of the service. Cases may be added; have a default when you switch over it.
+    public enum Method: String, Hashable, Sendable, CustomStringConvertible {
         /// Sends a file, or continues one.
-        public static let put = Self(.put)
+        case put
         /// Fetches a file.
-        public static let get = Self(.get)
+        case get
         /// Asks for the size, hash and time of a file.
-        public static let find = Self(.find)
+        case find
         /// Removes an unfinished file that this client has begun to send.
-        public static let discard = Self(.discard)
+        case discard
 
-        public var description: String { self.name.rawValue }
+        public var description: String { self.rawValue }
     }
 
     public let method: Method

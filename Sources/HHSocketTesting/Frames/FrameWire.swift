@@ -62,7 +62,7 @@ public final class FrameWire: WebSocketWire {
         /// The request's idempotency key; nil without one.
         public package(set) var idempotencyKey: String?
         /// Whether its body was compressed.
-        public package(set) var isCompressed = false
+        package var isCompressed = false
         /// The type of the stream that an item, the end of the items, a credit or a cancel belongs to; nil for any
         /// other frame. Their own types are control types.
         package var streamType: UInt32?

@@ -16,7 +16,7 @@ public import NIOCore
 /// error; the last line of the stack trace that belongs to the codec shows its place.
 public struct WireFormatVerifier: Sendable {
     /// A fault that was found in a format.
-    public struct Failure: Error, Sendable, CustomStringConvertible {
+    package struct Failure: Error, Sendable, CustomStringConvertible {
         /// The part of the examination.
         package var check: Check
         /// The frames that were examined.
@@ -24,7 +24,7 @@ public struct WireFormatVerifier: Sendable {
         /// The outcome, and the one that was expected.
         package var message: String
 
-        public var description: String { "\(self.check), \(self.direction)s: \(self.message)" }
+        package var description: String { "\(self.check), \(self.direction)s: \(self.message)" }
     }
 
     /// A part of the examination.
@@ -82,7 +82,7 @@ public struct WireFormatVerifier: Sendable {
     ///     ``/HHSocket/Status/ok`` if the format has none, and types those of applications if it has none.
     ///   - direction: The kind of frame.
     ///
-    /// - Throws: ``Failure``, the first that is found.
+    /// - Throws: The first fault that is found, with a description of it.
     public func verify(_ frames: [Frame], direction: FrameDirection) throws {
         var run = VerifierRun(format: self.format, direction: direction, random: SplitMix(seed: self.seed))
         guard !frames.isEmpty else { throw run.failure(.roundTrip, "there are no frames to examine") }

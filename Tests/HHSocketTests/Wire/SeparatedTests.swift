@@ -82,7 +82,7 @@ import Testing
             var serial: UInt32?
 
             init(_ code: FrameError.Code, _ type: UInt32? = nil, _ serial: UInt32? = nil) {
-                self.code = code.description
+                self.code = "\(code)"
                 self.type = type
                 self.serial = serial
             }

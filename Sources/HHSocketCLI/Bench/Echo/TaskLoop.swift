@@ -70,7 +70,7 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
         self.eventLoop = eventLoop
         self.callbacks = callbacks
         self.inFlight = inFlight
-        let isInline = if case .socketThread = callbacks.target { true } else { false }
+        let isInline = if case .socketThread = callbacks { true } else { false }
         self.sharesReadings = isInline && inFlight >= 16
         self.calls = EchoCalls(
             body: body,

@@ -15,7 +15,6 @@ extension WebSocketMessage: InboxElement {
 /// The messages of a WebSocket, in order. While 256 of them, or 1 MiB, wait to be read, nothing more is read from the
 /// network. With several readers each message goes to one of them.
 public struct WebSocketMessages: AsyncSequence, Sendable {
-    public typealias Element = WebSocketMessage
     public typealias Failure = Never
 
     let inbox: WebSocketInbox

@@ -57,28 +57,47 @@ public struct ServerTLS: Sendable {
 
 /// A cipher suite of TLS 1.2, with forward secrecy and authenticated encryption.
 ///
-/// The suite's signature must be that of the certificate's key: ECDSA for elliptic curves, or RSA.
-public struct TLSCipherSuite: Hashable, Sendable {
-    /// Its number in the registry of the IANA.
-    package let number: UInt16
+/// The suite's signature must be that of the certificate's key: ECDSA for elliptic curves, or RSA. Cases may be added;
+/// have a default when you switch over it.
+public enum TLSCipherSuite: Hashable, Sendable {
+    case ecdheECDSAWithAES128GCM
+    case ecdheECDSAWithAES256GCM
+    case ecdheECDSAWithChaCha20Poly1305
+    case ecdheRSAWithAES128GCM
+    case ecdheRSAWithAES256GCM
+    case ecdheRSAWithChaCha20Poly1305
 
-    public static let ecdheECDSAWithAES128GCM = TLSCipherSuite(number: 0xC02B)
-    public static let ecdheECDSAWithAES256GCM = TLSCipherSuite(number: 0xC02C)
-    public static let ecdheECDSAWithChaCha20Poly1305 = TLSCipherSuite(number: 0xCCA9)
-    public static let ecdheRSAWithAES128GCM = TLSCipherSuite(number: 0xC02F)
-    public static let ecdheRSAWithAES256GCM = TLSCipherSuite(number: 0xC030)
-    public static let ecdheRSAWithChaCha20Poly1305 = TLSCipherSuite(number: 0xCCA8)
+    /// Its number in the registry of the IANA.
+    var number: UInt16 {
+        switch self {
+        case .ecdheECDSAWithAES128GCM: 0xC02B
+        case .ecdheECDSAWithAES256GCM: 0xC02C
+        case .ecdheECDSAWithChaCha20Poly1305: 0xCCA9
+        case .ecdheRSAWithAES128GCM: 0xC02F
+        case .ecdheRSAWithAES256GCM: 0xC030
+        case .ecdheRSAWithChaCha20Poly1305: 0xCCA8
+        }
+    }
 }
 
-/// A group in which client and server agree on a key, in TLS 1.2 and 1.3.
-public struct TLSKeyExchangeGroup: Hashable, Sendable {
-    /// Its number in the registry of the IANA.
-    package let number: UInt16
-
+/// A group in which client and server agree on a key, in TLS 1.2 and 1.3. Cases may be added; have a default when you
+/// switch over it.
+public enum TLSKeyExchangeGroup: Hashable, Sendable {
     /// X25519 together with ML-KEM-768, which resists quantum computers; only in TLS 1.3.
-    public static let x25519MLKEM768 = TLSKeyExchangeGroup(number: 0x11EC)
-    public static let x25519 = TLSKeyExchangeGroup(number: 0x1D)
-    public static let secp256r1 = TLSKeyExchangeGroup(number: 0x17)
-    public static let secp384r1 = TLSKeyExchangeGroup(number: 0x18)
-    public static let secp521r1 = TLSKeyExchangeGroup(number: 0x19)
+    case x25519MLKEM768
+    case x25519
+    case secp256r1
+    case secp384r1
+    case secp521r1
+
+    /// Its number in the registry of the IANA.
+    var number: UInt16 {
+        switch self {
+        case .x25519MLKEM768: 0x11EC
+        case .x25519: 0x1D
+        case .secp256r1: 0x17
+        case .secp384r1: 0x18
+        case .secp521r1: 0x19
+        }
+    }
 }

@@ -7,34 +7,26 @@ import NIOSSL
 ///
 /// It is trusted like the file of an authority: the authority's signature is not verified, so protect the file from
 /// being written by others. Partial lists, and lists of changes, are not supported and are rejected when they are read.
-public struct TLSRevocationList: Sendable {
-    private enum Source: Sendable {
-        case file(String)
-        case bytes([UInt8])
-    }
-
-    private let source: Source
-
-    /// A file, which is read whenever TLS is set up or reloaded. It may hold several lists in PEM.
-    public static func file(_ path: String) -> TLSRevocationList { TLSRevocationList(source: .file(path)) }
-
+public enum TLSRevocationList: Sendable {
+    /// A file, given by its path, which is read whenever TLS is set up or reloaded. It may hold several lists in PEM.
+    case file(String)
     /// The text of one or more lists in PEM.
-    public static func pem(_ text: String) -> TLSRevocationList { TLSRevocationList(source: .bytes(Array(text.utf8))) }
-
+    case pem(String)
     /// A list in DER.
-    public static func der(_ bytes: [UInt8]) -> TLSRevocationList { TLSRevocationList(source: .bytes(bytes)) }
+    case der([UInt8])
 
     /// The files that ``load()`` reads.
     var files: [String] {
-        if case .file(let path) = self.source { [path] } else { [] }
+        if case .file(let path) = self { [path] } else { [] }
     }
 
     /// - Throws: ``/HHSocket/SocketError`` with code `invalidArgument` that names the file that cannot be read.
     func load() throws(SocketError) -> [RevocationList] {
         let bytes: [UInt8]
         let source: String
-        switch self.source {
-        case .bytes(let given): (bytes, source) = (given, "the given bytes")
+        switch self {
+        case .pem(let text): (bytes, source) = (Array(text.utf8), "the given bytes")
+        case .der(let given): (bytes, source) = (given, "the given bytes")
         case .file(let path):
             source = "the file \(path)"
             do {

@@ -743,8 +743,9 @@ let memberImportVisibility = SwiftSetting.enableUpcomingFeature("MemberImportVis
 // Their files use structures of the C library. Which module declares such a structure to the compiler depends on which
 // of SwiftNIO's modules it loads first, so the import that this feature requires differs from build to build.
 let usersOfTheCLibrary: Set = [
-    "HHSocket", "HHSocketCLI", "HHSocketLink", "HHSocketOutbox", "HHSocketProtobufC", "HHSocketRPC", "HHSocketServer",
-    "HHSocketServerTransfers", "HHSocketTesting", "HHSocketTransfers", "TestSupport", "chat-example",
+    "HHSocket", "HHSocketCLI", "HHSocketLink", "HHSocketOperations", "HHSocketOutbox", "HHSocketProtobufC",
+    "HHSocketRPC", "HHSocketServer", "HHSocketServerTransfers", "HHSocketTesting", "HHSocketTransfers", "TestSupport",
+    "chat-example",
 ]
 // swift-protobuf's generator wrote the reference messages.
 for target in package.targets where target.name != "ReferenceMessages" {

@@ -148,7 +148,7 @@ struct ServerList: Sendable {
         self.entries[index].note(false, now: now)
         self.entries[index].failuresInARow += 1
         let isOnProbation = self.entries[index].bannedUntil != nil
-        guard isOnProbation || self.entries[index].failuresInARow >= ServerPolicy.failuresBeforeBan else { return }
+        guard isOnProbation || self.entries[index].failuresInARow >= self.policy.failuresBeforeBan else { return }
         // A banned server is tried only if all are banned: its failure proves nothing new.
         guard self.standing(of: self.entries[index], now: now) != .banned else { return }
         let ban = Backoff(base: ServerPolicy.firstBan, cap: ServerPolicy.longestBan, jitter: 0.5)

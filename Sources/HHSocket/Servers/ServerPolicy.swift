@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The rules by which servers are chosen.
 ///
-/// Three consecutive failures ban a server for 15 s, the last half random; each further ban without a stable connection
+/// ``failuresBeforeBan`` consecutive failures ban a server for 15 s, the last half random; each further ban without a stable connection
 /// in between lasts twice as long, 300 s at most. Outcomes of the last 10 minutes count in a server's score.
 public struct ServerPolicy: Hashable, Sendable {
     /// The number of consecutive failures that ban a server: refused and timed-out attempts, failed handshakes,
-    /// connections lost before they were stable. As in Tencent Mars and Finagle.
-    static let failuresBeforeBan = 3
+    /// connections lost before they were stable. 3 by default, as in Tencent Mars and Finagle; 1 at least.
+    public var failuresBeforeBan: Int
     /// The length of the first ban. Each further ban without a stable connection in between lasts twice as long; the
     /// last half of each is random.
     static let firstBan = Duration.seconds(15)
@@ -24,9 +24,11 @@ public struct ServerPolicy: Hashable, Sendable {
     public var shufflesEquals: Bool
 
     public init(
+        failuresBeforeBan: Int = 3,
         shufflesEquals: Bool = false,
         acceptsOtherEndpoints: Bool = false
     ) {
+        self.failuresBeforeBan = failuresBeforeBan
         self.shufflesEquals = shufflesEquals
         self.acceptsOtherEndpoints = acceptsOtherEndpoints
     }

@@ -43,7 +43,7 @@ public final class MessageDescriptor: Sendable {
     /// The fields, in ascending order of their numbers.
     public var fields: [FieldDescriptor] { self.content.value.fields }
     /// The names of the oneofs, to which ``FieldDescriptor/Presence/oneof(_:)`` refers.
-    package var oneofs: [String] { self.content.value.oneofs }
+    public var oneofs: [String] { self.content.value.oneofs }
 
     /// Returns the index of the field with this number among ``fields``.
     package func index(ofNumber number: UInt32) -> Int? {

@@ -5,9 +5,9 @@ import PackageDescription
 
 // A separate package, because it needs flags that a dependency may not have. Built and run by `make fuzz`.
 //
-// It compiles the sources of HHSocketLink, HHSocketFormats, HHSocket, HHSocketMessage, HHSocketProtobufC and HHSocketSTOMP once more,
-// through symbolic links, as modules with counters at every edge, for the address sanitizer and with optimisation. The
-// libraries below them are built as usual: this package shares their build folder.
+// It compiles the sources of HHSocketLink, HHSocketFormats, HHSocket, HHSocketMessage, HHSocketProtobufC and
+// HHSocketSTOMP once more, through symbolic links, as modules with counters at every edge, for the address sanitizer
+// and with optimisation. The libraries below them are built as usual: this package shares their build folder.
 let instrumented = ["-sanitize=address", "-sanitize-coverage=edge,inline-8bit-counters,pc-table"]
 // Code that imports the module uses its public name.
 let messageModule = ["-module-alias", "HHSocketMessage=InstrumentedHHSocketMessage"]

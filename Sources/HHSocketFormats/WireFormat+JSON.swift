@@ -39,8 +39,8 @@ extension WireFormat: Codable {
         }
     }
 
-    /// The layout as JSON, for ``init(json:)``. Of a format made of a ``/HHSocket/FrameCodec``, which is no data, `{}`: no format
-    /// can be made of it.
+    /// The layout as JSON, for ``init(json:)``. Of a format made of a ``/HHSocket/FrameCodec``, which is no data, `{}`:
+    /// no format can be made of it.
     public var json: String {
         guard !self.hasCodec else { return "{}" }
         let encoder = JSONEncoder()
@@ -359,7 +359,7 @@ private struct HeartbeatDescription: Codable {
     }
 }
 
-/// What identifies pushes in JSON, such as `{"serial": 0}` or `{"types": [2000, 2999]}`.
+/// The mark of pushes in JSON, such as `{"serial": 0}` or `{"types": [2000, 2999]}`.
 private struct PushDescription: Codable {
     var push: WireFormat.Push
 

@@ -10,8 +10,7 @@ final class MonitoringHandler: ChannelInboundHandler {
 
     private let answers: MonitoringAnswers
     private var reader = HTTPHeadReader<MonitoringRequest.Fault>(.request)
-    /// Whether the request has come. Bytes that follow it are ignored.
-    private(set) var isAnswered = false
+    private var hasAnswered = false
     private let channel: any Channel
     private let connections: MonitoringConnections
     private var timeout: TimeAlarm?
@@ -23,6 +22,9 @@ final class MonitoringHandler: ChannelInboundHandler {
         self.channel = channel
         self.connections = connections
     }
+
+    /// Whether the request has come. Bytes that follow it are ignored.
+    var isAnswered: Bool { self.hasAnswered }
 
     func close() { self.channel.close(promise: nil) }
 
@@ -51,10 +53,10 @@ final class MonitoringHandler: ChannelInboundHandler {
         do throws(MonitoringRequest.Fault) {
             guard let head = try self.reader.next() else { return }
             let request = try MonitoringRequest(head)
-            self.isAnswered = true
+            self.hasAnswered = true
             self.task = Self.respond(to: request, self.answers, on: self.channel)
         } catch {
-            self.isAnswered = true
+            self.hasAnswered = true
             let answer = MonitoringAnswers.Answer(status: error.status, body: "this is no request of HTTP/1.1\n")
             Self.send(answer, to: nil, on: context.channel)
         }
@@ -82,6 +84,7 @@ final class MonitoringHandler: ChannelInboundHandler {
     ) {
         // With bytes that were not read, a close would be a reset, which can overtake the answer.
         let mode: CloseMode = request.map(\.hasBody) ?? true ? .output : .all
-        channel.writeAndFlush(answer.encoded(for: request)).whenComplete { _ in channel.close(mode: mode, promise: nil) }
+        channel.writeAndFlush(answer.encoded(for: request))
+            .whenComplete { _ in channel.close(mode: mode, promise: nil) }
     }
 }

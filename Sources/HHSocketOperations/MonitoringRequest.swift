@@ -23,7 +23,9 @@ struct MonitoringRequest: Hashable, Sendable {
 
     init(_ head: HTTPHead) throws(Fault) {
         let words = head.startLine.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: false)
-        guard words.count == 3, HTTPSyntax.isToken(words[0]), !words[1].isEmpty else { throw .malformedHead(.startLine) }
+        guard words.count == 3, HTTPSyntax.isToken(words[0]), !words[1].isEmpty else {
+            throw .malformedHead(.startLine)
+        }
         self.method = String(decoding: words[0], as: UTF8.self)
         self.target = String(decoding: words[1], as: UTF8.self)
         self.version = String(decoding: words[2], as: UTF8.self)

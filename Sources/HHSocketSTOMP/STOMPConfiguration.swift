@@ -36,8 +36,8 @@ public struct STOMPConfiguration: Sendable {
     /// which may follow messages. 64 MiB by default; at other times 1 MiB for each subscription.
     package var maximumBufferedBytes = 64 << 20
     /// The largest length of a body, in bytes; 16 MiB by default, and at most 1 GiB. A frame with a longer one, with
-    /// more than 1,024 headers or with more than 64 KiB of them is refused when it is sent, and ends the connection with
-    /// `protocolViolation` when it arrives.
+    /// more than 1,024 headers or with more than 64 KiB of them is refused when it is sent, and ends the connection
+    /// with `protocolViolation` when it arrives.
     public var maximumBodyLength: Int {
         get { self.limits.maximumBodyLength }
         set { self.limits.maximumBodyLength = newValue }

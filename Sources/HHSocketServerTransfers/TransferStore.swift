@@ -8,10 +8,10 @@ public import NIOCore
 /// ``FolderTransferStore`` keeps them in a folder. An application can use another store, such as a database or a cloud
 /// service: for each id it keeps the complete file, and beside it the received part of an unfinished one.
 ///
-/// Every function may be called by many tasks at the same time. A ``/HHSocketTransfers/TransferError`` that a store throws is
-/// sent to the client, whose transfer is over, except for `wrongHash`: that put begins once more. A ``/HHSocketServer/StatusError`` is
-/// sent as the answer; 409 and 503 (``/HHSocket/Status/overloaded``) ask the client to try again soon. Any other error
-/// is answered as `storeFailed`, and its text appears only in the server's log.
+/// Every function may be called by many tasks at the same time. A ``/HHSocketTransfers/TransferError`` that a store
+/// throws is sent to the client, whose transfer is over, except for `wrongHash`: that put begins once more. A
+/// ``/HHSocketServer/StatusError`` is sent as the answer; 409 and 503 (``/HHSocket/Status/overloaded``) ask the client
+/// to try again soon. Any other error is answered as `storeFailed`, and its text appears only in the server's log.
 public protocol TransferStore: Sendable {
     /// Finds the complete file.
     ///
@@ -101,15 +101,15 @@ public protocol TransferWriter: Sendable {
     /// Writes the next parts. Returns when the bytes would survive the end of this process.
     ///
     /// - Parameter parts: Together 2 MiB at most, and no more than the rest of the file's size.
-    /// - Throws: ``/HHSocketTransfers/TransferError`` with the codes `superseded`, `noRoom` (nothing of the file is kept),
-    ///   `readOnly`, `quota`, `storeFailed`.
+    /// - Throws: ``/HHSocketTransfers/TransferError`` with the codes `superseded`, `noRoom` (nothing of the file is
+    ///   kept), `readOnly`, `quota`, `storeFailed`.
     func append(_ parts: [ByteBuffer]) async throws
 
     /// Makes the file visible under its id, replacing an existing one, once its hash is verified and its content is
     /// durable.
     ///
-    /// - Throws: ``/HHSocketTransfers/TransferError`` with the code `wrongHash`, after which nothing of it is kept; otherwise as
-    ///   ``append(_:)``.
+    /// - Throws: ``/HHSocketTransfers/TransferError`` with the code `wrongHash`, after which nothing of it is kept;
+    ///   otherwise as ``append(_:)``.
     func finish() async throws
 
     /// Ends the work on the file. The received part is kept for the next attempt, unless the file is complete or was

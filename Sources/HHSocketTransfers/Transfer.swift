@@ -4,8 +4,8 @@ public import HHSocketTransferValues
 
 /// A file that is being put into a store, or fetched from one: a handle, similar to `URLSessionTask`.
 ///
-/// A transfer continues when its handle is released, as long as its ``/HHSocketRPC/SocketClient`` exists; the handle retains that.
-/// It ends once: with a result, or with a ``TransferError``.
+/// A transfer continues when its handle is released, as long as its ``/HHSocketRPC/SocketClient`` exists; the handle
+/// retains that. It ends once: with a result, or with a ``TransferError``.
 public final class Transfer: Sendable {
     private let client: SocketClient
     private let state: TransferState

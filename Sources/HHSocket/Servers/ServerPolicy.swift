@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The rules by which servers are chosen.
 ///
-/// ``failuresBeforeBan`` consecutive failures ban a server for 15 s, the last half random; each further ban without a stable connection
-/// in between lasts twice as long, 300 s at most. Outcomes of the last 10 minutes count in a server's score.
+/// ``failuresBeforeBan`` consecutive failures ban a server for 15 s, the last half random; each further ban without a
+/// stable connection in between lasts twice as long, 300 s at most. Outcomes of the last 10 minutes count in a server's
+/// score.
 public struct ServerPolicy: Hashable, Sendable {
     /// The number of consecutive failures that ban a server: refused and timed-out attempts, failed handshakes,
     /// connections lost before they were stable. 3 by default, as in Tencent Mars and Finagle; 1 at least.

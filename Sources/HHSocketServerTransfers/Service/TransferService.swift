@@ -19,9 +19,10 @@ import NIOCore
 public struct TransferService: Sendable {
     /// Decides whether a client may perform a request; returns if it may.
     ///
-    /// A ``/HHSocketTransfers/TransferError`` that it throws, such as `TransferError(.denied, "why")`, is sent to the client,
-    /// which does not try again. A ``/HHSocketServer/StatusError`` is sent as the answer, and 409 and 503 ask the client to try again.
-    /// Any other error is treated like one that a handler throws (``/HHSocketServer/Router/mapErrors(_:)``).
+    /// A ``/HHSocketTransfers/TransferError`` that it throws, such as `TransferError(.denied, "why")`, is sent to the
+    /// client, which does not try again. A ``/HHSocketServer/StatusError`` is sent as the answer, and 409 and 503 ask
+    /// the client to try again. Any other error is treated like one that a handler throws
+    /// (``/HHSocketServer/Router/mapErrors(_:)``).
     public typealias Authorization = @Sendable (TransferRequest, ServerContext) async throws -> Void
 
     let store: any TransferStore

@@ -272,7 +272,8 @@ struct FolderTransferReader: TransferItemReader {
 extension FolderTransferStore {
     /// Opens a complete file again.
     ///
-    /// - Throws: ``/HHSocketServer/StatusError`` with status 409 if there is another one now, so that the client begins again.
+    /// - Throws: ``/HHSocketServer/StatusError`` with status 409 if there is another one now, so that the client begins
+    ///   again.
     func openAgain(_ id: TransferID, _ key: FileKey) throws -> CInt {
         try self.withRoot { root in
             guard let (descriptor, status) = try self.openVisible(id, in: root) else {

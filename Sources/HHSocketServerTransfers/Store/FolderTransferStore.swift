@@ -87,7 +87,8 @@ public final class FolderTransferStore: TransferStore {
     /// - Parameters:
     ///   - path: The folder. It is made if its parent exists.
     ///   - limits: The bounds of unfinished files.
-    /// - Throws: ``/HHSocketTransfers/TransferError`` with the code `storeFailed` if it cannot be made or read, or is no folder.
+    /// - Throws: ``/HHSocketTransfers/TransferError`` with the code `storeFailed` if it cannot be made or read, or is
+    ///   no folder.
     public convenience init(path: String, limits: TransferLimits = TransferLimits()) throws(TransferError) {
         try self.init(path: Self.absolute(path), limits: limits, PosixFileSystem(), openFiles: .shared)
         self.startSweeping()

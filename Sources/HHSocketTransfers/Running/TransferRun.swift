@@ -35,7 +35,7 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
     /// Whether the transfer's work in progress is no longer needed.
     let isUnwanted = ManagedAtomic(false)
     /// The stream of the current attempt, or of the last.
-    private(set) var stream: FollowedStream?
+    private var current: FollowedStream?
     /// The connection that it is open on.
     private var connection: ConnectionID?
     /// The number of the current attempt. Events of others are stale.
@@ -113,6 +113,8 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
 
     // MARK: Streams
 
+    var stream: FollowedStream? { self.current }
+
     /// Opens the stream of another attempt.
     func openStream(_ type: UInt32, _ kind: StreamKind, body: ByteBuffer = ByteBuffer()) {
         self.abandonStream()
@@ -125,7 +127,7 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
         request.compresses = false
         request.timeout = nil
         request.deadline = nil
-        self.stream = self.client.openStream(request, kind) { item in
+        self.current = self.client.openStream(request, kind) { item in
             self.postOfStream(attempt) { self.receivedItem(item, in: &$0) }
         } onEnd: { result in
             self.streamEnded(result, attempt)
@@ -149,7 +151,7 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
         self.client.loop.submit { turn in
             guard self.attempt == attempt else { return }
             // It keeps this object.
-            self.stream = nil
+            self.current = nil
             guard !self.isOver else { return }
             self.decide(in: &turn) { $0.streamEnded(result.error, now: $1) }
             self.armTimer()
@@ -159,7 +161,7 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
     /// Cancels the stream, if there is one.
     func abandonStream() {
         self.attempt += 1
-        guard let stream = self.stream.take() else { return }
+        guard let stream = self.current.take() else { return }
         stream.cancel()
     }
 
@@ -247,7 +249,7 @@ class TransferRun<Machine: TransferMachine>: ConnectionFollower, TransferControl
 
     func clientIsGone() {
         // Its stream has been ended with it.
-        self.stream = nil
+        self.current = nil
         self.timer = nil
         guard !self.isOver else { return }
         self.hasEnded = true

@@ -14,8 +14,9 @@ import NIOConcurrencyHelpers
 ///
 /// Names follow Prometheus' conventions: characters other than letters, digits, `_` and `:` become `_`, counters end
 /// with `_total`, and timers are histograms of seconds whose names end with `_seconds`. A meter, and a recorder that
-/// does not aggregate, is a gauge; a recorder that aggregates is a summary without quantiles. <doc:Operations> lists
-/// the metrics of clients and servers. The metrics of the process are added: CPU time, memory and file descriptors.
+/// does not aggregate, is a gauge; a recorder that aggregates is a summary without quantiles. The guide on operations
+/// lists the metrics of clients and servers. The metrics of the process are added: CPU time, memory and file
+/// descriptors.
 public final class PrometheusMetrics: MetricsFactory {
     /// The upper bounds of a timer's buckets by default, in seconds: 0.5 ms to 10 s.
     private static let defaultBuckets: [Double] = [

@@ -27,8 +27,8 @@ public struct RetryPolicy: Hashable, Sendable {
 
     /// Creates a policy.
     ///
-    /// A request with an idempotency key is not sent again after an answer that the server keeps for the key
-    /// (``/HHSocket/Status/isKept``), whatever the codes: the answer would be the same.
+    /// A request with an idempotency key is not sent again after an answer that the server keeps for the key, one whose
+    /// status is not transient, whatever the codes: the answer would be the same.
     ///
     /// With `timeout` among the codes, an attempt whose answer has not begun in time
     /// (``CallOptions/firstResponseTimeout``) is sent again, but never a call that has timed out itself. With

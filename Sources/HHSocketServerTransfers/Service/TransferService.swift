@@ -52,7 +52,8 @@ extension Router {
     ///
     /// - Parameters:
     ///   - transfers: The service.
-    ///   - executor: Where its tasks run; nil, the default: on ``handlerExecutor``. None blocks there.
+    ///   - executor: Where its tasks run; nil, the default: on ``/HHSocketServer/Router/handlerExecutor``.
+    ///     None blocks there.
     ///   - limits: The limits on each method. Streams take as long as files need: the server's timeout for handlers
     ///     does not apply to them, but a timeout here does.
     public mutating func register(

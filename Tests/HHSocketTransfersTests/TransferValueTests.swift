@@ -77,7 +77,8 @@ import Testing
         FrameEncoder(direction: .request)
             .encode(Frame(type: FrameType.item, serial: 50, payload: body), into: &buffer)
         let lines = try DocumentationPage("Docs/Protocol.md").text.components(separatedBy: "\n")
-        let frames = lines.filter { $0.hasPrefix("00000008 00000032 0000003B ") }.map { [UInt8](hexadecimal: $0.filter { $0 != " " }) }
+        let frames = lines.filter { $0.hasPrefix("00000008 00000032 0000003B ") }
+            .map { [UInt8](hexadecimal: $0.filter { $0 != " " }) }
         #expect(frames == [Array(buffer.readableBytesView)])
     }
 }

@@ -713,7 +713,7 @@ import Testing
         var ids: [OutboxEntry.ID] = []
         let first = try await Outbox(at: folder.outbox, transport: FakeTransport(isConnected: false))
         for number in 0..<8 as Range<UInt8> {
-            let body = ByteBuffer(repeating: 0xA0 + number, count: 1 << 20)
+            let body = ByteBuffer(repeating: UInt8(ascii: "a") + number, count: 1 << 20)
             ids.append(try await first.enqueue(OutboxMessage(type: 130, body: body, topic: "\(number)")))
         }
         await first.close()
@@ -727,7 +727,7 @@ import Testing
         )
         let record = EventRecord(outbox)
         // Of the last message, which is no longer in SQLite's memory: it has been checked before all others.
-        try self.overwritePage(of: 0xA7, in: folder.outbox)
+        try self.overwritePage(of: UInt8(ascii: "h"), in: folder.outbox)
         transport.connectivityChanged(true)
         let others = ids.dropLast()
         try await eventually("the delivery of the others") {

@@ -81,9 +81,9 @@ final class FakeTransport: OutboxTransport {
     var requests: [SocketRequest] { self.state.withLockedValue { $0.sent } }
 
     func send(_ request: SocketRequest) async throws(SocketError) -> SocketResponse {
-        let key = String(buffer: request.body)
         self.state.withLockedValue { $0.sent.append(request) }
         if let answer = self.react(request) { return try answer.get() }
+        let key = String(buffer: request.body)
         let answer = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let isCancelled = self.state.withLockedValue { state in

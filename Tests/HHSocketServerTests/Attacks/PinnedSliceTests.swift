@@ -12,7 +12,7 @@ import Testing
 /// buffer of a read with a large frame that is answered at once, and a slice that is kept keeps 256 KiB.
 ///
 /// In a separate process, whose memory only the server and the attackers use.
-@Suite(.tags(.io, .exclusive), .serialized, .timeLimit(.minutes(10))) struct PinnedSliceTests {
+@Suite(.tags(.io), .serialized, .timeLimit(.minutes(10))) struct PinnedSliceTests {
     private static let echo: UInt32 = 101
     private static let hang: UInt32 = 102
     private static let stream: UInt32 = 103

@@ -11,7 +11,7 @@ import Testing
 /// A request in flight is charged for what was made of it, and not for its body alone.
 ///
 /// In a separate process, whose memory only the server and its clients use.
-@Suite(.tags(.io, .exclusive), .serialized, .timeLimit(.minutes(10))) struct RequestMemoryTests {
+@Suite(.tags(.io), .serialized, .timeLimit(.minutes(10))) struct RequestMemoryTests {
     enum Metadata: String, CaseIterable {
         case none, oneValue, manyValues, keys
     }

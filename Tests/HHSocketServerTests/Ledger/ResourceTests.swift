@@ -12,7 +12,7 @@ import Testing
 /// What each resource is charged for is what it takes.
 ///
 /// In a separate process, whose memory only the resources use.
-@Suite(.tags(.io, .exclusive), .serialized, .timeLimit(.minutes(5))) struct ResourceTests {
+@Suite(.tags(.io), .serialized, .timeLimit(.minutes(5))) struct ResourceTests {
     /// The cases of ``/HHSocket/Resource``.
     enum Kind: String, CaseIterable {
         case memory, descriptor, handshake, inflater, deflater, metadata, keptRequest

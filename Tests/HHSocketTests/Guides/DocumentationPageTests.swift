@@ -180,7 +180,7 @@ import Testing
         for path in try DocumentationPage.paths {
             let page = try DocumentationPage(path)
             let name = path.firstMatch(of: /\.docc\/(.*)\.md/).map { "guide: \"\($0.output.1)\"" } ?? path
-            let guides = sources.filter { $0.text.contains(name) }
+            let guides = sources.filter { $0.text.hasBytes(of: name) }
             for block in try page.examples {
                 count += 1
                 let alone = DocumentationPage(text: "```swift\n\(block)\n```\n")

@@ -25,6 +25,8 @@ public struct ServerStatistics: Hashable, Sendable {
     ///
     /// It wraps: 64 bits do not overflow in the lifetime of a server, and additions that cannot fail are vectorised.
     mutating func add(_ counts: UnsafeBufferPointer<Int>) {
-        for index in counts.indices { self.counts[index] &+= counts[index] }
+        self.counts.withUnsafeMutableBufferPointer { sums in
+            for index in sums.indices { sums[index] &+= counts[index] }
+        }
     }
 }

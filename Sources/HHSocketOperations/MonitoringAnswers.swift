@@ -19,9 +19,11 @@ struct MonitoringAnswers: Sendable {
         func encoded(for request: MonitoringRequest?) -> ByteBuffer {
             var bytes = ByteBuffer()
             bytes.writeString("\(request?.version ?? "HTTP/1.1") \(self.status) \(HTTPSyntax.reason(self.status))\r\n")
-            bytes.writeString("content-type: \(self.contentType)\r\ncontent-length: \(self.body.utf8.count)\r\n")
-            if let allow = self.allow { bytes.writeString("allow: \(allow)\r\n") }
-            bytes.writeString("connection: close\r\n\r\n")
+            bytes.writeField("content-type", self.contentType)
+            bytes.writeField("content-length", "\(self.body.utf8.count)")
+            if let allow = self.allow { bytes.writeField("allow", allow) }
+            bytes.writeField("connection", "close")
+            bytes.writeStaticString("\r\n")
             if request?.method != "HEAD" { bytes.writeString(self.body) }
             return bytes
         }

@@ -22,15 +22,11 @@ struct MonitoringRequest: Hashable, Sendable {
     var hasBody: Bool
 
     init(_ head: HTTPHead) throws(Fault) {
-        let words = head.startLine.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: false)
-        guard words.count == 3, HTTPSyntax.isToken(words[0]), !words[1].isEmpty else {
-            throw .malformedHead(.startLine)
-        }
-        self.method = String(decoding: words[0], as: UTF8.self)
-        self.target = String(decoding: words[1], as: UTF8.self)
-        self.version = String(decoding: words[2], as: UTF8.self)
+        guard let line = head.requestLine, !line.target.isEmpty else { throw .malformedHead(.startLine) }
+        self.method = String(decoding: line.method, as: UTF8.self)
+        self.target = String(decoding: line.target, as: UTF8.self)
+        self.version = String(decoding: line.version, as: UTF8.self)
         guard self.version == "HTTP/1.1" || self.version == "HTTP/1.0" else { throw .malformedHead(.startLine) }
-        let length = head.fields.first("Content-Length")
-        self.hasBody = head.fields.contains("Transfer-Encoding") || (length != nil && length != "0")
+        self.hasBody = head.fields.announcesBody
     }
 }

@@ -62,6 +62,16 @@ package struct HTTPFields: Hashable, Sendable {
         self.list(name).contains { HTTPSyntax.isSame($0, token) }
     }
 
+    /// Whether bytes may follow the head (RFC 9112, section 6.3): any but a single `Content-Length: 0` announces some.
+    package var announcesBody: Bool {
+        guard !self.contains("Transfer-Encoding") else { return true }
+        return switch self.occurrence(of: "Content-Length") {
+        case .absent: false
+        case .once(let length): HTTPSyntax.number(length.utf8, limit: 1) != 0
+        case .repeated: true
+        }
+    }
+
     /// The value of a field that may occur once.
     func occurrence(of name: String) -> Occurrence {
         let values = self.values(name)
@@ -102,7 +112,7 @@ extension HTTPFields {
 
 extension ByteBuffer {
     /// Writes one line of a head.
-    mutating func writeField(_ name: String, _ value: String) {
+    package mutating func writeField(_ name: String, _ value: String) {
         self.writeString(name)
         self.writeStaticString(": ")
         self.writeString(value)

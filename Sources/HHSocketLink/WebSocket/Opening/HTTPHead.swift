@@ -53,6 +53,12 @@ package struct HTTPHead: Sendable {
         self.fields = fields
     }
 
+    /// The words of a request line, with one space between them (RFC 9112, section 3); nil if it is another line.
+    package var requestLine: (method: ByteBufferView, target: ByteBufferView, version: ByteBufferView)? {
+        let words = self.startLine.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: false)
+        return words.count == 3 && HTTPSyntax.isToken(words[0]) ? (words[0], words[1], words[2]) : nil
+    }
+
     /// Removes a line. It ends with LF, and a CR before that belongs to the end (RFC 9112, section 2.2).
     private static func line(_ rest: inout ByteBufferView) throws(HTTPHeadFault) -> ByteBufferView {
         let end = rest.firstIndex(of: HTTPSyntax.lineFeed) ?? rest.endIndex

@@ -14,7 +14,7 @@ package enum HTTPSyntax {
     }
 
     /// Whether `bytes` are a token, which has at least one character.
-    package static func isToken(_ bytes: some Collection<UInt8>) -> Bool {
+    static func isToken(_ bytes: some Collection<UInt8>) -> Bool {
         !bytes.isEmpty && bytes.allSatisfy(self.isTokenByte)
     }
 

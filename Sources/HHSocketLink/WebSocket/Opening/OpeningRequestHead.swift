@@ -49,10 +49,12 @@ extension OpeningRequestHead: CustomStringConvertible {
 
 extension OpeningRequestHead {
     init(_ head: HTTPHead) throws(OpeningRejection) {
-        let line = try Self.requestLine(head.startLine)
+        let line = try Self.requestLine(head)
         let (path, query, authority) = try Self.read(target: line.target)
         let host = try Self.host(head.fields)
-        try Self.checkBody(head.fields)
+        // The bytes after the head belong to the WebSocket: a proxy before this server, and the server, must agree on
+        // the end of the request.
+        guard !head.fields.announcesBody else { throw .body }
         self.method = line.method
         self.target = line.target
         self.path = path
@@ -63,14 +65,12 @@ extension OpeningRequestHead {
         self.headers = head.fields
     }
 
-    /// Reads `GET /path HTTP/1.1` (RFC 9112, section 3), with one space between the words.
-    private static func requestLine(_ line: ByteBufferView) throws(OpeningRejection) -> (method: String, target: String)
-    {
-        let words = line.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: false)
-        guard words.count == 3, HTTPSyntax.isToken(words[0]) else { throw .requestLine }
-        guard words[2].elementsEqual("HTTP/1.1".utf8) else { throw .version }
-        guard words[0].elementsEqual("GET".utf8) else { throw .method }
-        return (String(decoding: words[0], as: UTF8.self), String(decoding: words[1], as: UTF8.self))
+    /// Reads `GET /path HTTP/1.1`.
+    private static func requestLine(_ head: HTTPHead) throws(OpeningRejection) -> (method: String, target: String) {
+        guard let line = head.requestLine else { throw .requestLine }
+        guard line.version.elementsEqual("HTTP/1.1".utf8) else { throw .version }
+        guard line.method.elementsEqual("GET".utf8) else { throw .method }
+        return (String(decoding: line.method, as: UTF8.self), String(decoding: line.target, as: UTF8.self))
     }
 
     /// Reads a path, or the URL that a proxy is sent (RFC 9112, sections 3.2.1 and 3.2.2).
@@ -94,16 +94,5 @@ extension OpeningRequestHead {
             throw .host
         }
         return host
-    }
-
-    /// Checks that the bytes after the head belong to the WebSocket: a proxy before this server, and the server, must
-    /// agree on the end of the request.
-    private static func checkBody(_ fields: HTTPFields) throws(OpeningRejection) {
-        guard !fields.contains("Transfer-Encoding") else { throw .body }
-        switch fields.occurrence(of: "Content-Length") {
-        case .absent: break
-        case .once(let length): guard HTTPSyntax.number(length.utf8, limit: 1) == 0 else { throw .body }
-        case .repeated: throw .body
-        }
     }
 }

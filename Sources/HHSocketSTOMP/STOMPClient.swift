@@ -18,6 +18,9 @@ public import NIOCore
 /// was accepted. There are never two connections at the same time. All methods may be called from any thread and in any
 /// state. When the last reference is released the connection is closed and the thread ends.
 public final class STOMPClient: ConnectionControl {
+    /// The content type of texts.
+    @usableFromInline package static let textType = "text/plain"
+
     public typealias Configuration = STOMPConfiguration
 
     /// The number of unsettled messages of a subscription at which reading is suspended, by default.
@@ -108,7 +111,7 @@ public final class STOMPClient: ConnectionControl {
         _ text: String,
         to destination: String,
         headers: STOMPHeaders = [:],
-        contentType: String? = "text/plain",
+        contentType: String? = STOMPClient.textType,
         receipt: Bool = false
     ) async throws(SocketError) {
         try await self.send(

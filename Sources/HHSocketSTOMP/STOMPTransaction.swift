@@ -50,7 +50,7 @@ public struct STOMPTransaction: Sendable {
         _ text: String,
         to destination: String,
         headers: STOMPHeaders = [:],
-        contentType: String? = "text/plain"
+        contentType: String? = STOMPClient.textType
     ) async throws(SocketError) {
         try await self.send(self.sender.sending(text, to: destination, headers: headers, contentType: contentType))
     }

@@ -18,13 +18,9 @@ package enum EchoServer {
         tls: ServerTLS? = nil,
         _ body: (Endpoint, SocketServer) async throws -> Void
     ) async throws {
-        let server = SocketServer(configuration: .init(tls: tls), router: .echo)
-        try await server.start()
-        let result = await Result {
+        try await withServer(.init(tls: tls), .echo) { server in
             guard let address = server.address else { throw Unexpected(description: "The server has no address.") }
             try await body(address, server)
         }
-        await server.shutdown(gracePeriod: .zero)
-        try result.get()
     }
 }

@@ -33,7 +33,7 @@ public struct Proxy: Hashable, Sendable {
     }
 
     /// The default port: 1080 for every kind, as in curl.
-    package static let defaultPort = 1_080
+    @usableFromInline package static let defaultPort = 1_080
 
     package var kind: Kind
     /// The address at which the proxy listens.
@@ -53,7 +53,7 @@ public struct Proxy: Hashable, Sendable {
     ///   - host: A name, an IPv4 address, or an IPv6 address without brackets.
     ///   - port: A TCP port, 1 to 65,535; 1080 by default.
     ///   - credentials: None by default. They are sent unasked, with the first request.
-    public static func http(host: String, port: Int = 1_080, credentials: Credentials? = nil) -> Proxy {
+    public static func http(host: String, port: Int = defaultPort, credentials: Credentials? = nil) -> Proxy {
         Proxy(.http, at: Endpoint(host: host, port: port), credentials: credentials)
     }
 
@@ -63,7 +63,7 @@ public struct Proxy: Hashable, Sendable {
     ///   - host: A name, an IPv4 address, or an IPv6 address without brackets.
     ///   - port: A TCP port, 1 to 65,535; 1080 by default.
     ///   - credentials: None by default. They are sent only if the proxy requests them.
-    public static func socks5(host: String, port: Int = 1_080, credentials: Credentials? = nil) -> Proxy {
+    public static func socks5(host: String, port: Int = defaultPort, credentials: Credentials? = nil) -> Proxy {
         Proxy(.socks5, at: Endpoint(host: host, port: port), credentials: credentials)
     }
 

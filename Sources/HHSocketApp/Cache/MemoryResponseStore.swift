@@ -3,11 +3,14 @@ import HHSocket
 
 /// A store of answers in memory, with a maximum cost: the least recently used answers are evicted to make room.
 public final class MemoryResponseStore: ResponseStore {
+    /// The memory that answers may take by default, in bytes: as in the first client of this protocol.
+    @usableFromInline package static let defaultMaximumCost = 20_000_000
+
     private let table: LockedBox<ResponseCacheTable>
 
     /// - Parameter maximumCost: The memory that the answers may take, in bytes: bodies, metadata and keys, with
     ///   overhead; 20 MB by default. An answer that takes more than an eighth of it is not kept.
-    public init(maximumCost: Int = 20_000_000) {
+    public init(maximumCost: Int = MemoryResponseStore.defaultMaximumCost) {
         self.table = LockedBox(ResponseCacheTable(maximumCost: maximumCost))
     }
 

@@ -11,6 +11,9 @@
 /// Nothing else is compared, so a cache is for one service and one user: clear it with ``removeAll()`` when the user
 /// logs out.
 public final class ResponseCache: Sendable {
+    /// The number of callers that may wait at a time by default.
+    @usableFromInline package static let defaultMaximumCallers = 100_000
+
     let calls: SharedCalls
 
     /// Creates a cache.
@@ -24,14 +27,18 @@ public final class ResponseCache: Sendable {
     ///   - clock: The clocks; the system's by default. A test has its own.
     public init(
         store: any ResponseStore = MemoryResponseStore(),
-        maximumCallers: Int = 100_000,
+        maximumCallers: Int = ResponseCache.defaultMaximumCallers,
         clock: APIClock = .system
     ) {
         self.calls = SharedCalls(store: store, clock: clock, maximumCallers: max(1, maximumCallers))
     }
 
     /// Creates a cache in memory.
-    package convenience init(maximumCost: Int, maximumCallers: Int = 100_000, clock: APIClock = .system) {
+    package convenience init(
+        maximumCost: Int,
+        maximumCallers: Int = ResponseCache.defaultMaximumCallers,
+        clock: APIClock = .system
+    ) {
         self.init(store: MemoryResponseStore(maximumCost: maximumCost), maximumCallers: maximumCallers, clock: clock)
     }
 

@@ -31,7 +31,7 @@ final class SharedCalls: Sendable {
     }
 
     /// The number of bytes of answers that may wait to be written to the store; further ones are not kept.
-    private static let maximumOperationBytes = 20_000_000
+    private static let maximumOperationBytes = MemoryResponseStore.defaultMaximumCost
 
     let store: any ResponseStore
     private let clock: APIClock

@@ -87,8 +87,8 @@ extension WireFormat {
         ///   - cancel: The cancels; nil, the default, for none.
         public init(
             name: String,
-            applicationTypes: ClosedRange<UInt32> = 16...0x1FFF_FFFF,
-            requestSerials: ClosedRange<UInt32> = 50...UInt32.max,
+            applicationTypes: ClosedRange<UInt32> = FrameType.application,
+            requestSerials: ClosedRange<UInt32> = FrameSerial.firstRequest...UInt32.max,
             hasStatus: Bool,
             responsesHaveType: Bool = true,
             heartbeat: Heartbeat? = nil,

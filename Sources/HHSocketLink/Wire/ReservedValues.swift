@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The `type` words that mean something to the framework itself.
+@usableFromInline
 package enum FrameType {
     /// A ping or its answer, which ``Frame/status`` and the serial distinguish.
     package static let heartbeat: UInt32 = 0
@@ -20,7 +21,7 @@ package enum FrameType {
     /// Types that the framework reserves, whatever the serial.
     package static let control: ClosedRange<UInt32> = 0...15
     /// Types an application may use. The three bits above are flags.
-    package static let application: ClosedRange<UInt32> = 16...0x1FFF_FFFF
+    @usableFromInline package static let application: ClosedRange<UInt32> = 16...0x1FFF_FFFF
 
     /// In an application's type, if hello agreed on it: metadata precedes the body.
     package static let metadataFlag: UInt32 = 1 << 31
@@ -34,6 +35,7 @@ package enum FrameType {
 }
 
 /// The `serial` words that mean something to the framework itself.
+@usableFromInline
 package enum FrameSerial {
     /// Hello and its answer.
     package static let hello: UInt32 = 3
@@ -41,13 +43,13 @@ package enum FrameSerial {
     /// The credit of all streams of a connection together.
     package static let connectionCredit: UInt32 = 0
     /// The client's own ping.
-    package static let clientPing: UInt32 = 0
+    @usableFromInline package static let clientPing: UInt32 = 0
     /// A push from the server, which answers no request.
     package static let push: UInt32 = 1
     /// The ping of our server. Other servers may use any reserved serial.
-    package static let serverPing: UInt32 = 5
+    @usableFromInline package static let serverPing: UInt32 = 5
     /// Serials that no request carries.
     package static let reserved: ClosedRange<UInt32> = 0...49
     /// The first serial of a request, and the one counting wraps to.
-    package static let firstRequest: UInt32 = 50
+    @usableFromInline package static let firstRequest: UInt32 = 50
 }

@@ -12,7 +12,7 @@ public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConverti
     }
 
     /// A server's ping carries no verdict.
-    package static let ping = Status(rawValue: 0)
+    @usableFromInline package static let ping = Status(rawValue: 0)
     public static let ok = Status(rawValue: 200)
     /// More answers to the same request follow. To a unary call this is an error.
     package static let partial = Status(rawValue: 206)

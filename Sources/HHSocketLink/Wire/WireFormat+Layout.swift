@@ -78,10 +78,10 @@ extension WireFormat {
             type: UInt32,
             answerType: UInt32? = nil,
             pingedBy: Pinger,
-            clientSerial: UInt32 = 0,
-            serverSerial: UInt32 = 5,
+            clientSerial: UInt32 = FrameSerial.clientPing,
+            serverSerial: UInt32 = FrameSerial.serverPing,
             serials: ClosedRange<UInt32>? = nil,
-            pingStatus: Status = Status(rawValue: 0)
+            pingStatus: Status = .ping
         ) {
             self.type = type
             self.answerType = answerType

@@ -14,7 +14,8 @@ final class RawSession: DriverHost, FrameHost, TurnHost, @unchecked Sendable {
     private let state = NIOLockedValueBox(State())
     private let backlog = CallbackBacklog()
     let rules: FrameRules
-    /// Holds this object until it is invalidated.
+    /// Holds this object until it is invalidated. Afterwards only connections do that still close, whose links hold the
+    /// driver.
     private unowned let driver: Driver
     private let encoder: FrameEncoder
     /// The connection that is ready.
@@ -248,7 +249,8 @@ final class RawConnection: LinkReceiver {
 
     let link: Link<FrameLanguage>
     let endpoint: Endpoint
-    private unowned let session: RawSession
+    /// Retained until the link is closed, which still receives frames when the session has another connection, or none.
+    private let session: RawSession
     private let format: WireFormat
     private let policy: WritePolicy
 

@@ -17,6 +17,15 @@ import Testing
             typealias OutboundOut = ByteBuffer
 
             private var head = ""
+            private let isLeft: @Sendable () -> Void
+
+            init(isLeft: @escaping @Sendable () -> Void) {
+                self.isLeft = isLeft
+            }
+
+            func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+                if case .inputClosed? = event as? ChannelEvent { self.isLeft() }
+            }
 
             func channelRead(context: ChannelHandlerContext, data: NIOAny) {
                 self.head += String(buffer: self.unwrapInboundIn(data))
@@ -41,17 +50,21 @@ import Testing
         }
 
         private let channels = NIOLockedValueBox<[any Channel]>([])
+        /// The number of connections whose client has closed its direction.
+        let leftCount = Watched(0)
         private let channel: any Channel
         let port: Int
 
         init() async throws {
-            let channels = self.channels
+            let (channels, leftCount) = (self.channels, self.leftCount)
             self.channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
                 .childChannelOption(.allowRemoteHalfClosure, value: true)
                 .childChannelInitializer { channel in
                     channels.withLockedValue { $0.append(channel) }
                     return channel.eventLoop.makeCompletedFuture {
-                        try channel.pipeline.syncOperations.addHandler(Handler())
+                        try channel.pipeline.syncOperations.addHandler(
+                            Handler { leftCount.withLockedValue { $0 += 1 } }
+                        )
                     }
                 }
                 .bind(host: "127.0.0.1", port: 0)
@@ -62,9 +75,21 @@ import Testing
         /// The number of connections that are open as far as this end knows.
         var openCount: Int { self.channels.withLockedValue { $0.count { $0.isActive } } }
 
+        /// Sends a frame on each connection.
+        func send(_ frame: Frame) {
+            var bytes = ByteBuffer()
+            FrameEncoder(direction: .response).encode(frame, into: &bytes)
+            for channel in self.channels.withLockedValue({ $0 }) { channel.writeAndFlush(bytes, promise: nil) }
+        }
+
+        /// Closes the connections.
+        func close() {
+            for channel in self.channels.withLockedValue({ $0 }) { channel.close(promise: nil) }
+        }
+
         deinit {
             self.channel.close(promise: nil)
-            for channel in self.channels.withLockedValue({ $0 }) { channel.close(promise: nil) }
+            self.close()
         }
     }
 
@@ -72,11 +97,11 @@ import Testing
     private enum Kind: String, CaseIterable, Sendable {
         case socket, rpc, lines, webSocket, stomp
 
-        func client(of port: Int) throws -> any ConnectionControl {
-            let server =
-                self == .webSocket
-                ? try Endpoint(url: "ws://127.0.0.1:\(port)/") : Endpoint(host: "127.0.0.1", port: port)
-            var configuration = SocketConfiguration(servers: [server])
+        func client(of ports: Int...) throws -> any ConnectionControl {
+            let servers = try ports.map {
+                self == .webSocket ? try Endpoint(url: "ws://127.0.0.1:\($0)/") : Endpoint(host: "127.0.0.1", port: $0)
+            }
+            var configuration = SocketConfiguration(servers: servers)
             configuration.networkMonitor = nil
             return switch self {
             case .socket: Socket(configuration: configuration)
@@ -127,6 +152,27 @@ import Testing
         // The event loop ends only once its channels are closed.
         try await eventually("the end of the thread of \(kind)") { loops.isEnded }
         #expect(server.openCount == 1)
+    }
+
+    /// A client has switched to another server. Its old connection closes, while the old server continues to send.
+    @Test(arguments: [Kind.socket, .rpc])
+    private func framesOnAConnectionThatWasLeftAreDroppedOnceTheClientIsReleased(kind: Kind) async throws {
+        let (old, next) = (try await StubbornServer(), try await StubbornServer())
+        let loops = Loops()
+        do {
+            let client = try kind.client(of: old.port, next.port)
+            loops.follow(client)
+            client.connect()
+            try await eventually("the connection") { if case .ready = client.state { true } else { false } }
+            client.switchServer(to: Endpoint(host: "127.0.0.1", port: next.port))
+            try await eventually("the next server") {
+                if case .ready(let endpoint) = client.state { endpoint.port == next.port } else { false }
+            }
+        }
+        try await next.leftCount.wait("the end of the other connection") { $0 == 1 }
+        old.send(Frame(type: 2_000, serial: FrameSerial.push))
+        for server in [old, next] { server.close() }
+        try await eventually("the end of the thread of \(kind)") { loops.isEnded }
     }
 
     /// The closures that an app may have for each attempt; each hangs until it is cancelled.

@@ -36,6 +36,8 @@ import Testing
                     values.withLockedValue { $0.append((try? result.get())?.value.stringString.count ?? -1) }
                 }
             }
+            // They are made on other threads.
+            try await eventually("a thousand requests") { cache.statistics.hits + cache.statistics.misses == 1_000 }
             asked.open()
             try await values.wait("a thousand answers") { $0.count == 1_000 }
             #expect(values.withLockedValue { Set($0) } == [20])

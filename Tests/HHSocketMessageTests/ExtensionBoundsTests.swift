@@ -37,17 +37,11 @@ private typealias Collar = GeneratedSamples.Extended_Collar
     @Test func messageThatComesOftenIsMergedWithoutACopy() throws {
         // Each adds a leg to the mother. A copy for each would take quadratic time.
         let piece = MessageForge.tag(111, .lengthDelimited) + MessageForge.delimited([0x13, 0x08, 0x01, 0x14])
-        func duration(_ count: Int) -> Duration {
+        let growth = try WorkGrowth(16_000) { count in
             let storage = self.storage(Array(repeatElement(piece, count: count).joined()))
-            let clock = ContinuousClock()
-            return clock.measure {
-                #expect(storage.message(111, Animal.self)?.leg.count == count)
-            }
+            return { #expect(storage.message(111, Animal.self)?.leg.count == count) }
         }
-        let short = (0..<3).map { _ in duration(2_000) }.min() ?? .zero
-        let long = (0..<3).map { _ in duration(32_000) }.min() ?? .zero
-        // Sixteen times as many take about sixteen times as long, not 256 times.
-        #expect(long < short * 80, "\(short), \(long)")
+        #expect(growth.isLinear, "\(growth)")
     }
 
     @Test func groupsBeyondTheStandardDepthAreNotLost() throws {

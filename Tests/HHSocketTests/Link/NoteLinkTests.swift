@@ -154,7 +154,7 @@ import Testing
             client.connect()
             for number in 1...2 {
                 try await time.advance(by: .milliseconds(50), until: "connection \(number)") {
-                    client.now.connected == number && server.now.connections == 1
+                    client.now.connected == number && server.now.accepted == number && server.now.connections == 1
                 }
                 await time.advance(by: .seconds(21))
                 try await eventually("end \(number)") { server.now.ends.count == number }

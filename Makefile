@@ -355,6 +355,7 @@ test-tools:
 	Scripts/docs --self-test
 	Docs/pictures --check
 	Tools/apple-stubs/check --self-test
+	Scripts/license-headers --self-test
 	Tests/Pages/session --self-test
 
 # Build everything that make fuzz runs, without running it.

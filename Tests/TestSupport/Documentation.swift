@@ -194,12 +194,13 @@ package struct DocumentationPage: Sendable {
         let blocks = try self.examples
         guard !blocks.isEmpty else { throw Unexpected(description: "the page has no examples") }
         lazy var imported = Set(SourceFile.imports(of: source))
+        let lined = "\n" + source
         return blocks.filter { block in
             let (modules, rest) = Self.imports(of: block)
             let isThere = [0, 4, 8, 12].contains { indentation in
                 let lines = rest.components(separatedBy: "\n")
                     .map { $0.isEmpty ? "" : String(repeating: " ", count: indentation) + $0 }
-                return ("\n" + source).hasBytes(of: "\n" + lines.joined(separator: "\n") + "\n")
+                return lined.hasBytes(of: "\n" + lines.joined(separator: "\n") + "\n")
             }
             return !isThere || !imported.isSuperset(of: modules)
         }
